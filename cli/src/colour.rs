@@ -38,7 +38,7 @@ const KNOWN: &[(&str, &str)] = &[
 
 const NEUTRAL: &str = "#8a929c";
 
-/// For names that nobody foresaw.
+/// Colours for names that nobody foresaw.
 const OTHERS: [&str; 12] = [
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf",
     "#6b6ecf", "#b5695a", "#637939",

@@ -104,7 +104,7 @@ impl<Row: Serialize + DeserializeOwned> RowCache<Row> {
     }
 }
 
-/// Where the checksums of a table are.
+/// The file that holds the checksums of a table.
 fn sums_path(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -146,7 +146,7 @@ pub struct Complaint {
 }
 
 impl Complaint {
-    /// What is wrong.
+    /// A diagnostic that says what is wrong.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), ..Self::default() }
     }

@@ -66,14 +66,14 @@ fn write(path: &str, recorded: &Recorded) -> Result<(), Error> {
 fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String> {
     let coded = match spec.standard {
         Standard::H264 => {
-            let rate = trinity_h264::Rate::Qp(spec.qp);
+            let rate = trinity_h264::Rate::Qp(spec.qp.into());
             let params =
                 trinity_h264::Params { rate, preset: trinity_h264::Preset::Fast, ..Default::default() };
             trinity_h264::encode(frames, &params).map(|coded| (coded.stream, coded.recon))
         }
         Standard::Hevc => {
             let params = trinity_h265::Params {
-                rate: trinity_h265::Rate::Qp(spec.qp),
+                rate: trinity_h265::Rate::Qp(spec.qp.into()),
                 preset: trinity_h265::Preset::Fast,
                 range_extensions: false,
                 ..Default::default()

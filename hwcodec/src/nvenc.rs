@@ -11,7 +11,7 @@ use crate::sys::nvenc::{self as api, Nvenc, check};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
-use trinity_bits::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame, Rate};
 
 /// Pictures in flight.
 pub const RING: usize = 4;
@@ -25,17 +25,6 @@ pub struct Settings {
     pub chroma: Chroma,
     pub depth: u32,
     pub rate: Rate,
-}
-
-/// What bounds the rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
-    /// One QP for every picture.
-    ConstantQp(u32),
-    /// Bits a luma sample on average.
-    BitsPerSample(f64),
-    /// Exact reconstruction.
-    Lossless,
 }
 
 /// What NVENC says it can do for one standard.
@@ -207,6 +196,7 @@ impl Session {
             s if !matches!(s.depth, 8 | 10) => "depths other than 8 and 10 bit",
             s if s.depth == 10 && (s.standard == Standard::H264 || !caps.ten_bit) => "10 bit",
             s if s.rate == Rate::Lossless && !caps.lossless => "lossless coding",
+            s if !matches!(s.rate, Rate::Qp(_) | Rate::Bits(_) | Rate::Lossless) => "a bound on the error",
             s if s.width as i32 > caps.max_width || s.height as i32 > caps.max_height => {
                 "pictures of this size"
             }
@@ -394,23 +384,21 @@ fn configure(config: &mut api::Config, settings: &Settings) {
     // No adaptive quantization and no look-ahead: neither helps a tensor.
     rc.flags = 0;
     match settings.rate {
-        Rate::ConstantQp(qp) => {
-            rc.rateControlMode = api::RC_CONSTQP;
-            rc.constQP = [qp; 3];
-        }
-        Rate::Lossless => {
-            rc.rateControlMode = api::RC_CONSTQP;
-            rc.constQP = [0; 3];
-        }
-        Rate::BitsPerSample(bits) => {
-            let per_second =
-                bits * f64::from(settings.width) * f64::from(settings.height) * f64::from(FRAME_RATE);
+        Rate::Bits(bits) => {
+            let luma = f64::from(settings.width) * f64::from(settings.height);
+            let (right, down) = settings.chroma.shift();
+            let chroma = (settings.chroma.planes() - 1) as f64 / f64::from(1 << (right + down));
+            let per_second = bits * luma * (1.0 + chroma) * f64::from(FRAME_RATE);
             rc.rateControlMode = api::RC_CBR;
             rc.averageBitRate = per_second.min(f64::from(u32::MAX)) as u32;
             rc.maxBitRate = rc.averageBitRate;
             // One picture: every frame has the same budget.
             rc.vbvBufferSize = rc.averageBitRate / FRAME_RATE;
             rc.vbvInitialDelay = rc.vbvBufferSize;
+        }
+        rate => {
+            rc.rateControlMode = api::RC_CONSTQP;
+            rc.constQP = [if let Rate::Qp(qp) = rate { qp as u32 } else { 0 }; 3];
         }
     }
     let words = &mut config.codec.0;

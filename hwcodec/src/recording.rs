@@ -55,7 +55,7 @@ pub struct Device {
     pub nvenc_engines: u32,
     pub memory_mib: u64,
     pub host_threads: usize,
-    /// At the start, before anything ran.
+    /// Power at the start, before anything ran.
     pub idle: Option<Power>,
 }
 
@@ -144,7 +144,7 @@ impl OverlapPoint {
         self.ideal_s() / self.parallel_s.median
     }
 
-    /// Of the time overlap could save, the share it saved.
+    /// The share of the time that overlap could save which it saved.
     pub fn saved(&self) -> f64 {
         (self.serial_s() - self.parallel_s.median) / (self.serial_s() - self.ideal_s())
     }

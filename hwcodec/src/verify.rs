@@ -92,7 +92,7 @@ fn describe(spec: &Spec) -> String {
     )
 }
 
-/// Where two sequences first differ, in words.
+/// Says where two sequences first differ.
 pub fn first_difference(ours: &[Frame], theirs: &[Frame]) -> Option<String> {
     if ours.len() != theirs.len() {
         return Some(format!("{} pictures expected, {} decoded", ours.len(), theirs.len()));

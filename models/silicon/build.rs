@@ -45,7 +45,7 @@ fn main() -> Result<(), String> {
                 row.push(value);
             }
             rows += &format!(
-                "pub const {constant}_{end}: Row = Row {{ name: {:?}, power_w: {:?}, area_mm2: {:?}, \
+                "pub const {constant}_{end}: Table3Row = Table3Row {{ name: {:?}, power_w: {:?}, area_mm2: {:?}, \
                  printed_pj_per_bit: {:?} }};\n",
                 format!("{name} {side}"),
                 row[0],

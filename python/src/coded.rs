@@ -18,7 +18,7 @@ use trinity_lm::coding::Coding;
 use trinity_study::Progress;
 use trinity_study::encode::{Calibrate, Calibration, EncodeRequest, Plan, Rules, Work, default_codec};
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::codec::{Metrics, Rate, codec};
 use trinity_tensor::file::{AtomicFile, TIED_KEY, TriWriter};
 use trinity_tensor::pipeline::{EXACT_CODEC, EncodedFile, OnNonFinite, Summary, copy_coded};
 use trinity_tensor::{Entry, Error, TensorFile};
@@ -58,7 +58,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn target(&self) -> Result<Target, Failure> {
+    fn target(&self) -> Result<Rate, Failure> {
         let positive = |what: &str| {
             let above = self.amount > 0.0 && self.amount.is_finite();
             above.then_some(self.amount).ok_or_else(|| {
@@ -66,15 +66,15 @@ impl Asked {
             })
         };
         Ok(match self.target.as_str() {
-            "bits" => Target::Bits(positive("bits")?),
-            "nmse" => Target::Nmse(positive("nmse")?),
-            "qp" => Target::Qp(self.amount),
-            _ => Target::Lossless,
+            "bits" => Rate::Bits(positive("bits")?),
+            "nmse" => Rate::Nmse(positive("nmse")?),
+            "qp" => Rate::Qp(self.amount),
+            _ => Rate::Lossless,
         })
     }
 
     /// The codec's name, which some codec has.
-    fn codec(&self, target: Target) -> Result<String, Failure> {
+    fn codec(&self, target: Rate) -> Result<String, Failure> {
         let name = self.codec.clone().unwrap_or_else(|| default_codec(target).to_owned());
         codec(&name).map_err(|error| Failure::tensor("", &error))?;
         Ok(name)
@@ -108,7 +108,7 @@ impl Asked {
             Calibration::default().suffices(&plan)?;
             return Ok((plan, Calibration::default()));
         };
-        let Target::Bits(bits) = target else {
+        let Rate::Bits(bits) = target else {
             return Err(Failure::input("calibrate makes the most of a rate, and none is given")
                 .help("ask for one with bits="));
         };

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
+use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VALUES};
 use trinity_hwcodec::Gpu;
 use trinity_hwcodec::line::{Batch, Decoder, Encoder, Faulty, Format, Lengths, LineCodec, Places, Room};
 
@@ -94,7 +94,7 @@ fn planned(
         values,
         rows,
         cols,
-        Target::Bits(bits),
+        Rate::Bits(bits),
         options,
         &Settings::default(),
     )?;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::time::Instant;
 use trinity_study::encode::{Calibration, Kind, Plan, Planned, Work};
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::file::TriWriter;
 use trinity_tensor::pipeline::{Calibrated, OnNonFinite, Treatment};
 use trinity_tensor::{Entry, Error};
@@ -34,11 +34,11 @@ fn part_of(planned: &Planned, overhead_bits_per_value: f64, calibration: &Calibr
         Treatment::Tied { to } => (String::new(), "tied".into(), 0.0, None, Some(to.clone()), None),
         Treatment::Coded { codec, target, apart } => {
             let (target, amount) = match *target {
-                Target::Bits(bits) if *apart => ("bits", bits),
-                Target::Bits(bits) => ("bits", bits - overhead_bits_per_value),
-                Target::Nmse(nmse) => ("nmse", nmse),
-                Target::Qp(qp) => ("qp", qp),
-                Target::Lossless => ("lossless", 0.0),
+                Rate::Bits(bits) if *apart => ("bits", bits),
+                Rate::Bits(bits) => ("bits", bits - overhead_bits_per_value),
+                Rate::Nmse(nmse) => ("nmse", nmse),
+                Rate::Qp(qp) => ("qp", qp),
+                _ => ("lossless", 0.0),
             };
             let weighed = calibration.of(&planned.tensor).map(|own| {
                 (own.moments.iter().flat_map(|moment| moment.to_le_bytes()).collect(), own.by_rows)
@@ -100,10 +100,10 @@ pub fn encode_part<'py>(
         let (codec, target, amount, why, _, weighed) = part;
         let calibration = calibration_of(entry.name(), weighed);
         let target = match target.as_str() {
-            "bits" => Target::Bits(amount),
-            "nmse" => Target::Nmse(amount),
-            "qp" => Target::Qp(amount),
-            _ => Target::Lossless,
+            "bits" => Rate::Bits(amount),
+            "nmse" => Rate::Nmse(amount),
+            "qp" => Rate::Qp(amount),
+            _ => Rate::Lossless,
         };
         let treatment = match why {
             Some(why) => Treatment::Exact { why, apart: true },

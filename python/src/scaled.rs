@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use trinity_codec::line::{Effort, Options, Scale, Settings, Target};
+use trinity_codec::line::{Effort, Options, Rate, Scale, Settings};
 
 /// One scale for each row, or one for each value where there are as many.
 fn scale_of(scales: &[f32], values: usize) -> Scale<'_> {
@@ -38,7 +38,7 @@ pub fn line_encode_scaled<'py>(
             &values,
             (rows, cols),
             scale,
-            Target::Bits(bits),
+            Rate::Bits(bits),
             &options,
             &settings,
         )

@@ -17,7 +17,7 @@ use trinity_study::{
     Progress, Shard, compare as comparing, estimate as estimating, evaluate as evaluating,
     explore as exploring, sweep as sweeping,
 };
-use trinity_tensor::codec::{Target, codec};
+use trinity_tensor::codec::{Rate, codec};
 use trinity_tensor::compare::{ComparisonRow, Turn};
 use trinity_tensor::{Class, Entry, TensorFile};
 use trinity_validation::validate as validating;
@@ -84,9 +84,9 @@ impl Comparing {
         let turns = self.precondition.iter().map(|turn| turn.parse::<Turn>());
         let turns = turns.collect::<Result<Vec<_>, _>>().map_err(Failure::input)?;
         let targets = if self.nmse.is_empty() {
-            self.bits.iter().map(|&bits| Target::Bits(bits)).collect()
+            self.bits.iter().map(|&bits| Rate::Bits(bits)).collect()
         } else {
-            self.nmse.iter().map(|&nmse| Target::Nmse(nmse)).collect()
+            self.nmse.iter().map(|&nmse| Rate::Nmse(nmse)).collect()
         };
         let part = Shard::new(self.shard.0, self.shard.1)
             .ok_or_else(|| Failure::input(format_args!("there is no part {:?}", self.shard)))?;
@@ -256,8 +256,8 @@ pub fn explore(
         };
         let quality = match (asked.loss, asked.bits, asked.nmse) {
             (Some(loss), ..) => exploring::at_loss(loss, &input_tensors, &[], &|_| (), watch)?,
-            (None, Some(bits), _) => Target::Bits(bits).into(),
-            (None, None, Some(nmse)) => Target::Nmse(nmse).into(),
+            (None, Some(bits), _) => Rate::Bits(bits).into(),
+            (None, None, Some(nmse)) => Rate::Nmse(nmse).into(),
             (None, None, None) => exploring::QUALITY.into(),
         };
         let request = exploring::ExploreRequest {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+#: What trains is no part of the package.
+RESEARCH = Path(__file__).parents[1] / "research"
+TRAIN = RESEARCH / "train"
+sys.path.insert(0, str(RESEARCH))
 
 TEXT = Path(__file__).parent / "data" / "docs.txt"
 RUN = f"""

@@ -1,4 +1,4 @@
-"""What `python/figure7` does with matrices, models left out."""
+"""What `python/research/figure7` does with matrices, models left out."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "figure7"
+FOLDER = Path(__file__).parents[1] / "research/figure7"
 
 
 @pytest.fixture

@@ -379,8 +379,9 @@ def test_mypy_accepts_the_package(tmp_path):
 
     pytest.importorskip("mypy")
     package = Path(trinity.__file__).parent
-    files = [str(path) for part in ("torch", "train") for path in sorted(package.glob(f"{part}/*.py"))]
-    environment = {**os.environ, "MYPYPATH": str(package.parent)}
+    research = Path(__file__).parents[1] / "research"
+    files = [str(path) for part in (package / "torch", research / "train") for path in sorted(part.glob("*.py"))]
+    environment = {**os.environ, "MYPYPATH": f"{package.parent}:{research}"}
     # What PyTorch and transformers leave untyped differs from version to version.
     theirs = ["--allow-untyped-calls", "--no-warn-unused-ignores"]
     strict = ["--strict", *theirs, "--cache-dir", str(tmp_path), "--no-error-summary", "--follow-imports=silent"]

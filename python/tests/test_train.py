@@ -19,9 +19,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
-from runs import RUN  # noqa: E402
+from runs import RUN, TRAIN  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
-from trinity.train import _coders, load, train  # noqa: E402
+from train import _coders, load, train  # noqa: E402
 
 CODED = RUN + 'method = "trinity"\nbits = 1.4\nscale = "sqrt-v"\n'
 STAGES = RUN.replace("replicas = 2", "replicas = 1") + "[pipeline]\nstages = 2\nmicro_batches = 2\nactivation_bits = 3.5\n"
@@ -38,7 +38,7 @@ def _start(tmp_path: Path, text: str, rank: int, port: int, name: str = "two") -
     path.write_text(text.replace('"out"', f'"{name}"'))
     own = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
     environment = os.environ | {key: str(value) for key, value in own.items()}
-    command = [sys.executable, "-m", "trinity.train", str(path), "--quiet", "--force"]
+    command = [sys.executable, str(TRAIN), str(path), "--quiet", "--force"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from runs import RUN, TEXT
 from trinity import InputError
-from trinity.train import _many, _text, load, parse
+from train import _many, _text, load, parse
 
 
 def test_a_wrong_key_is_refused_with_its_line():

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 #: Modules that are imported when they are asked for: PyTorch is heavy, and clusters are few people's.
-_LATER = ("executors", "lmcache", "torch", "train", "vllm")
+_LATER = ("executors", "lmcache", "torch", "vllm")
 
 
 def __getattr__(name: str) -> Any:
@@ -76,6 +76,6 @@ def __dir__() -> list[str]:
 
 
 if "torch" in sys.modules:
-    from ._arrays import allow_loading
+    from ._coded import allow_loading
 
     allow_loading()

@@ -49,16 +49,6 @@ def is_torch(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def allow_loading() -> None:
-    """Lets ``torch.load`` read an `Encoded` with ``weights_only=True``, its default."""
-    from . import _coded
-
-    torch = torch_module()
-    allow = getattr(getattr(torch, "serialization", None), "add_safe_globals", None)
-    if allow is not None:
-        allow([_coded.Encoded, _coded._restore])
-
-
 def kind_of(x: object) -> Kind:
     """The library an array is of, to which it is decoded again."""
     return "torch" if is_torch(x) else "numpy"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-from . import _arrays, _core
+from . import _arrays, _core, executors
 from ._arrays import Kind
 from ._errors import InputError
 from ._progress import Bar, Report
@@ -148,6 +148,13 @@ class Encoded:
 
 def _restore(coded: Sequence[Any], kind: Kind) -> Encoded:
     return Encoded._of(coded, kind)
+
+
+def allow_loading() -> None:
+    """Lets ``torch.load`` read an `Encoded` with ``weights_only=True``, its default."""
+    allow = getattr(getattr(_arrays.torch_module(), "serialization", None), "add_safe_globals", None)
+    if allow is not None:
+        allow([Encoded, _restore])
 
 
 def _target(
@@ -308,9 +315,8 @@ def encode(
     else:
         names, arrays = [name], [x]
     if executor is not None:
-        from . import executors
-
-        coded = executors.encode(executor, names, arrays, class_, asked)
+        parts = executors.encode(executor, names, arrays, class_, asked)
+        coded = [Encoded._of(one, _arrays.kind_of(array)) for one, array in zip(parts, arrays)]
     else:
         coded = _encode(names, arrays, class_, asked, progress)
     return coded if isinstance(x, (list, tuple)) else coded[0]
@@ -327,8 +333,6 @@ def _encode_model(
     texts: dict[str, str] = {}
     plain = [_arrays.for_file(one, str(name), class_, texts) for name, one in x.items()]
     if executor is not None:
-        from . import executors
-
         coded = executors.encode_model(executor, plain, asked, texts)
     else:
         with Bar(progress) as bar:

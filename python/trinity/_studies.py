@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import _arrays, _core
+from . import _arrays, _core, executors
 from ._coded import Progress, StrPath
 from ._errors import InputError
 from ._progress import Bar
@@ -99,9 +99,7 @@ def compare(
         "only_earlier": False,
     }
     if executor is not None:
-        from . import executors
-
-        return executors.compare(executor, request, plain)
+        return _compare(executors.compare(executor, request, plain), list(plain), False)
     return _compare(request, plain, progress)
 
 
@@ -224,8 +222,6 @@ def sweep(
     """
     request = _sweep_request(sweep, set, top, calibration)
     if executor is not None:
-        from . import executors
-
         return executors.sweep(executor, request)
     with Bar(progress) as bar:
         answer: Row = json.loads(_core.sweep(json.dumps(request), None, bar.report))
@@ -332,8 +328,6 @@ def evaluate(
         "only_earlier": False,
     }
     if executor is not None:
-        from . import executors
-
         return executors.evaluate(executor, request)
     return _evaluate(request, progress)
 

@@ -26,8 +26,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import _arrays, _core
-from ._coded import Encoded
-from ._studies import Rows, _compare
 
 
 class Future(Protocol):
@@ -70,12 +68,12 @@ def _encode_part(plain: list[_arrays.Plain], asked: dict[str, Any], texts: dict[
 
 def encode(
     executor: Executor, names: Sequence[str], arrays: Sequence[Any], class_: str | None, asked: dict[str, Any]
-) -> list[Encoded]:
-    """`trinity.encode` of many arrays, one part each."""
+) -> list[Any]:
+    """`trinity.encode` of many arrays, one part each: what is coded, as the core gives it."""
     texts: dict[str, str] = {}
     plain = [_carried(_arrays.for_file(x, name, class_, texts)) for name, x in zip(names, arrays)]
     coded = _gather(executor, _encode_part, [([one], asked, texts) for one in plain])
-    return [Encoded._of(one[0], _arrays.kind_of(x)) for one, x in zip(coded, arrays)]
+    return [one[0] for one in coded]
 
 
 def _encode_tensor(plain: _arrays.Plain, part: Any, texts: dict[str, str], strict: bool, measure: bool) -> Any:
@@ -113,16 +111,15 @@ def _compare_part(request: dict[str, Any], plain: list[_arrays.Plain]) -> list[d
     return rows
 
 
-def compare(executor: Executor, request: dict[str, Any], plain: Sequence[_arrays.Plain]) -> Rows:
-    """`trinity.compare`, its cells shared out; a cell that two parts fill is taken once, by its key."""
+def compare(executor: Executor, request: dict[str, Any], plain: Sequence[_arrays.Plain]) -> dict[str, Any]:
+    """The request of `trinity.compare` with every cell, which were shared out; one that two parts fill is taken once, by its key."""
     carried = [_carried(one) for one in plain]
     cells = max(1, len(request["codecs"]) + 2) * max(1, len(plain) + len(request["files"]))
     count = _parts(executor, cells)
     parts = [({**request, "shard": [index, count]}, carried) for index in range(count)]
     rows = [row for part in _gather(executor, _compare_part, parts) for row in part]
     # A cell that is missing is an error; one that came twice is taken once.
-    merged = {**request, "earlier": [*request["earlier"], *rows], "only_earlier": True}
-    return _compare(merged, list(plain), False)
+    return {**request, "earlier": [*request["earlier"], *rows], "only_earlier": True}
 
 
 def _sweep_part(request: dict[str, Any], index: int, count: int) -> str:

@@ -180,7 +180,7 @@ impl<'a> Kernels<'a> {
         Self { cluster, math, rate }
     }
 
-    /// The same for kernels that reach only a share of it.
+    /// These rates for kernels that reach only a share of them.
     fn at(&self, share: f64) -> Self {
         Self { rate: self.rate * share, ..*self }
     }

@@ -23,7 +23,7 @@ pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
 /// and codecs. Neighbours in a sweep that differ only in those share it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Local {
-    /// Without the codec's staging.
+    /// Memory without the codec's staging.
     memory: MemoryByKind,
     /// `None` where memory does not suffice whatever the codec.
     on_gpu: Option<OnGpu>,

@@ -24,7 +24,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The same value everywhere.
+    /// A curve of one value everywhere.
     pub fn constant(y: f64) -> Self {
         Self { log2_x: [0.0; 8], y: [y; 8], len: 1 }
     }
@@ -186,7 +186,7 @@ pub struct Cluster {
     pub inter_all_reduce: Algorithm,
     /// Switches between the nodes.
     pub levels: Levels,
-    /// From GPU memory to host memory, where KV may spill.
+    /// The way from GPU memory to host memory, where KV may spill.
     pub host: Tier,
     /// Time no kernel can go below, launch included.
     pub launch_s: f64,

@@ -60,7 +60,7 @@ pub struct Fabric {
     pub bytes_per_s: f64,
     /// The most that NCCL allows LL (`llMaxBws`).
     pub ll_bytes_per_s: f64,
-    /// Before the first byte, beside NCCL's own base latency.
+    /// Time before the first byte, beside NCCL's own base latency.
     pub launch_s: f64,
     /// Latency of a hop over that of NCCL's table.
     pub hop: f64,

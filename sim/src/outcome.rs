@@ -17,7 +17,7 @@ pub struct Estimate {
     pub tokens_per_s: f64,
     /// TFLOP/s of the model ([`crate::Job::model_flops`]) that each GPU sustains.
     pub model_tflops_per_gpu: f64,
-    /// The same over the GPU's peak in the format of the products.
+    /// Model FLOPs over the GPU's peak in the format of the products.
     pub mfu: f64,
     /// One iteration of the whole cluster.
     pub energy_j: f64,

@@ -63,7 +63,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// By name, as tables list them.
+/// Reasons go by name, as tables list them.
 impl Ord for Reason {
     fn cmp(&self, other: &Self) -> Ordering {
         self.name().cmp(other.name())

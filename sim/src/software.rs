@@ -19,7 +19,7 @@ pub struct ByFormat {
 }
 
 impl ByFormat {
-    /// The same value for every format.
+    /// One value for every format.
     pub const fn all(value: f64) -> Self {
         Self { fp16: value, fp8: value, fp4: value }
     }

@@ -34,7 +34,7 @@ const ROUND: usize = 16;
 
 /// What to evaluate and what to keep.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SweepPlan {
     pub space: Space,
     pub objectives: Vec<Objective>,
     pub constraints: Vec<Constraint>,
@@ -43,7 +43,7 @@ pub struct Plan {
     pub rank_by: Objective,
 }
 
-impl Plan {
+impl SweepPlan {
     /// A number that changes when the plan does, so that shards of different
     /// plans are not merged by mistake.
     pub fn fingerprint(&self) -> u64 {
@@ -75,13 +75,13 @@ pub struct Accumulator {
     /// One front a scenario.
     pub fronts: Vec<Front>,
     pub top: Top,
-    /// By scenario, axis and value.
+    /// Summaries by scenario, axis and value.
     pub values: Vec<Vec<Vec<ValueSummary>>>,
 }
 
 impl Accumulator {
     /// Nothing seen yet.
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &SweepPlan) -> Self {
         let scenarios = plan.space.scenarios();
         Self {
             points: 0,
@@ -103,7 +103,7 @@ impl Accumulator {
     }
 
     /// Takes in what another part of the sweep has seen.
-    pub fn merge(&mut self, plan: &Plan, other: &Self) {
+    pub fn merge(&mut self, plan: &SweepPlan, other: &Self) {
         self.points += other.points;
         self.feasible += other.feasible;
         for (&reason, count) in &other.rejected {
@@ -127,7 +127,7 @@ impl Accumulator {
 
 /// Evaluates a range of points. `row` sees every point with its outcome.
 pub fn evaluate(
-    plan: &Plan,
+    plan: &SweepPlan,
     range: Range<u64>,
     mut row: impl FnMut(u64, usize, &[usize], &Result<Estimate, Infeasible>),
 ) -> Accumulator {
@@ -193,7 +193,7 @@ type Done = (Range<u64>, Accumulator, Vec<u8>);
 /// and says whether to go on.
 #[cfg(feature = "threads")]
 pub fn run<E: Send>(
-    plan: &Plan,
+    plan: &SweepPlan,
     range: Range<u64>,
     render: impl Fn(Range<u64>) -> (Accumulator, Vec<u8>) + Sync,
     mut take: impl FnMut(Range<u64>, Accumulator, Vec<u8>) -> Result<(), E> + Send,

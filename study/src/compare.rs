@@ -11,7 +11,7 @@ use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trinity_config::nearest;
-use trinity_tensor::codec::{PAPER_BASELINES, Target};
+use trinity_tensor::codec::{PAPER_BASELINES, Rate};
 use trinity_tensor::compare::{
     ClassLine, ComparisonRow, GAUSSIAN, Goal, InputTensor, Job, ORDER0, Turn, by_class, column,
 };
@@ -39,7 +39,7 @@ pub struct ComparisonRequest<'a> {
     pub input_tensors: &'a [InputTensor],
     pub codecs: Vec<String>,
     pub turns: Vec<Turn>,
-    pub targets: Vec<Target>,
+    pub targets: Vec<Rate>,
     /// Rows of an earlier run; a cell that follows from the same as one of them
     /// is not filled again.
     pub earlier: &'a [ComparisonRow],
@@ -134,12 +134,12 @@ pub struct Winner {
 /// The winner of each class at each of the targets: most decibels where bits
 /// were asked for, fewest bits where an error was. Who reached more tensors
 /// comes first; two codecs are compared on the tensors that both reached.
-pub fn winners(rows: &[ComparisonRow], targets: &[Target]) -> Vec<Winner> {
+pub fn winners(rows: &[ComparisonRow], targets: &[Rate]) -> Vec<Winner> {
     let mut winners = Vec::new();
     for class in Class::ALL {
         let of = names(rows.iter().filter(|row| row.class == class)).len();
         for &target in targets {
-            let (at, in_bits) = (column(target), matches!(target, Target::Bits(_)));
+            let (at, in_bits) = (column(target), matches!(target, Rate::Bits(_)));
             let own = rows.iter().filter(|row| row.class == class && row.target == at);
             let own: Vec<ComparisonRow> = own.filter(|row| !is_reference(&row.codec)).cloned().collect();
             let better = |a: &ClassLine, b: &ClassLine| match in_bits {
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn codecs_are_compared_on_the_tensors_that_both_reached() {
-        let at = column(Target::Nmse(1e-4));
+        let at = column(Rate::Nmse(1e-4));
         // One easy tensor, which both reach, and two that only one does.
         let rows = [
             row("easy", "trinity", &at, 1.275, 40.0),
@@ -420,7 +420,7 @@ mod tests {
             row("harder", "trinity", &at, 7.1, 40.0),
             row("easy", "nf4", &at, 4.3, 40.0),
         ];
-        let [winner] = &winners(&rows, &[Target::Nmse(1e-4)])[..] else { panic!("one class, one target") };
+        let [winner] = &winners(&rows, &[Rate::Nmse(1e-4)])[..] else { panic!("one class, one target") };
         assert_eq!((winner.codec.as_str(), winner.tensors, winner.of), ("trinity", 3, 3));
         assert_eq!((winner.next.as_deref(), winner.shared), (Some("nf4"), 1));
         assert!((winner.lead.unwrap() - (1.0 - 1.275 / 4.3)).abs() < 1e-12, "{winner:?}");
@@ -433,7 +433,7 @@ mod tests {
             row("b", "all", "3", 3.0, 10.0),
             row("a", "some", "3", 3.0, 21.0),
         ];
-        let [winner] = &winners(&rows, &[Target::Bits(3.0)])[..] else { panic!("one class, one target") };
+        let [winner] = &winners(&rows, &[Rate::Bits(3.0)])[..] else { panic!("one class, one target") };
         assert_eq!((winner.codec.as_str(), winner.shared), ("all", 1));
         assert!((winner.lead.unwrap() + 1.0).abs() < 1e-12, "{winner:?}");
     }

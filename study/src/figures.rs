@@ -17,7 +17,7 @@ mod synthetic;
 pub use cells::Cells;
 pub use error::Error;
 pub use recording::{Fingerprint, Input, MODELS, Recording, Recordings, codecs_of, fingerprint, recorded};
-pub use rule::{Claim, Outcome, number};
+pub use rule::{Claim, ClaimOutcome, number};
 pub use sample::{Mean, Sample};
 pub use synthetic::synthetic;
 
@@ -60,13 +60,13 @@ impl Verdict {
     }
 
     /// What follows from the outcomes of claims.
-    pub fn of(outcomes: impl IntoIterator<Item = Outcome>) -> Self {
+    pub fn of(outcomes: impl IntoIterator<Item = ClaimOutcome>) -> Self {
         let (mut held, mut failed, mut open) = (0, 0, 0);
         for outcome in outcomes {
             match outcome {
-                Outcome::Holds => held += 1,
-                Outcome::Fails => failed += 1,
-                Outcome::Open => open += 1,
+                ClaimOutcome::Holds => held += 1,
+                ClaimOutcome::Fails => failed += 1,
+                ClaimOutcome::Open => open += 1,
             }
         }
         match (held, failed, open) {

@@ -39,7 +39,7 @@ pub struct Measured {
     pub rows: usize,
     /// Mean absolute error, a fraction, with constants that saw the rows.
     pub error: f64,
-    /// With constants that were fitted without the rows' models.
+    /// The error with constants that were fitted without the rows' models.
     pub model_left_out: f64,
     /// With constants that were fitted without the rows' GPU, or, of a calibration that knows one GPU,
     /// without the rows' source.

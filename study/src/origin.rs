@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// By us or somebody else, on a device.
+    /// A number measured on a device, by us or somebody else.
     Measured,
     /// Placed and counted by a synthesis tool.
     Synthesized,

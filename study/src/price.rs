@@ -12,7 +12,7 @@ use trinity_config::{Checked, Document};
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_silicon::synthesis::{PartCost, Synthesis};
-use trinity_tensor::codec::{StageCost, Target, codec};
+use trinity_tensor::codec::{Rate, StageCost, codec};
 use trinity_tensor::{Class, Entry, crop};
 
 /// One stage of one tensor; the fields are the columns of `stages.csv`.
@@ -110,7 +110,7 @@ pub struct PriceRequest<'a> {
     pub entries: &'a [Entry],
     /// Codecs that can say what their stages did.
     pub codecs: Vec<String>,
-    pub targets: Vec<Target>,
+    pub targets: Vec<Rate>,
     /// Values to look at: a piece from a tensor's middle.
     pub sample: usize,
     pub technology: Technology,
@@ -165,12 +165,7 @@ pub fn stages(request: &PriceRequest<'_>, progress: &dyn Progress) -> Result<Vec
 }
 
 impl PriceRequest<'_> {
-    fn rows(
-        &self,
-        entry: &Entry,
-        name: &str,
-        target: Target,
-    ) -> Result<Vec<PriceRow>, trinity_tensor::Error> {
+    fn rows(&self, entry: &Entry, name: &str, target: Rate) -> Result<Vec<PriceRow>, trinity_tensor::Error> {
         let codec = codec(name)?;
         let costs = codec.stages(&crop(entry, self.sample)?, target)?;
         // A value waits once, in front of the stage with the longest chain.

@@ -7,13 +7,13 @@
 use crate::Error;
 use serde::Serialize;
 use trinity_tensor::codec::ablate::{Histogram, show};
-use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::codec::{Metrics, Rate, codec};
 use trinity_tensor::compare::{Goal, column};
 use trinity_tensor::{Class, Entry, Tensor, crop};
 
 /// One codec at one rate on a piece of a tensor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Rate {
+pub struct PieceRate {
     pub tensor: String,
     pub class: Class,
     pub codec: String,
@@ -64,7 +64,7 @@ pub struct Way {
     pub levels: Vec<f64>,
     /// The partitioning: column and row in the window, and side, of each block.
     pub blocks: Vec<(i64, i64, usize)>,
-    /// Of all values, then of the coefficients of their 8×8 blocks.
+    /// Spreads of all values, then of the coefficients of their 8×8 blocks.
     pub spreads: [Spread; 2],
     pub bits_per_value: f64,
     pub nmse: f64,
@@ -125,7 +125,7 @@ pub fn way(entry: &Entry, nmse: f64, sample: usize) -> Result<Option<Way>, Error
 ///
 /// Where the codec is unknown or the tensor cannot be read; a target out of
 /// reach is no error.
-pub fn rates(entry: &Entry, name: &str, targets: &[Target], sample: usize) -> Result<Vec<Rate>, Error> {
+pub fn rates(entry: &Entry, name: &str, targets: &[Rate], sample: usize) -> Result<Vec<PieceRate>, Error> {
     let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
     let goals = Goal::of(name, targets).map_err(|_| crate::tensors::unknown_codec(name))?;
     let piece = crop(entry, sample).map_err(subject)?;
@@ -134,7 +134,7 @@ pub fn rates(entry: &Entry, name: &str, targets: &[Target], sample: usize) -> Re
         .map(|goal| {
             let (target, label) = match goal {
                 Goal::Target(target) => (target, column(target)),
-                Goal::OwnRate => (Target::Bits(f64::INFINITY), "own".to_owned()),
+                Goal::OwnRate => (Rate::Bits(f64::INFINITY), "own".to_owned()),
             };
             let found = coded(&piece, name, target);
             let (bits, metrics, missed) = match found {
@@ -144,7 +144,7 @@ pub fn rates(entry: &Entry, name: &str, targets: &[Target], sample: usize) -> Re
                 }
                 Err(error) => return Err(subject(error)),
             };
-            Ok(Rate {
+            Ok(PieceRate {
                 tensor: entry.name().to_owned(),
                 class: entry.class(),
                 codec: name.to_owned(),
@@ -165,7 +165,7 @@ pub fn rates(entry: &Entry, name: &str, targets: &[Target], sample: usize) -> Re
 ///
 /// Where the codec is unknown, the target cannot be met, or the tensor cannot
 /// be read.
-pub fn block(entry: &Entry, name: &str, target: Target, sample: usize) -> Result<Block, Error> {
+pub fn block(entry: &Entry, name: &str, target: Rate, sample: usize) -> Result<Block, Error> {
     let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
     let piece = crop(entry, sample).map_err(subject)?;
     let (bits_per_value, decoded, metrics) = coded(&piece, name, target).map_err(subject)?;
@@ -188,11 +188,7 @@ pub fn block(entry: &Entry, name: &str, target: Target, sample: usize) -> Result
     })
 }
 
-fn coded(
-    piece: &Tensor,
-    name: &str,
-    target: Target,
-) -> Result<(f64, Tensor, Metrics), trinity_tensor::Error> {
+fn coded(piece: &Tensor, name: &str, target: Rate) -> Result<(f64, Tensor, Metrics), trinity_tensor::Error> {
     let codec = codec(name)?;
     let encoded = codec.encode(piece, target)?;
     let decoded = codec.decode(&encoded)?;

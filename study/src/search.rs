@@ -13,7 +13,7 @@ use trinity_codec::StageCost;
 use trinity_config::{Checked, Document};
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
-use trinity_tensor::codec::{Target, VERSION};
+use trinity_tensor::codec::{Rate, VERSION};
 use trinity_tensor::compare::InputTensor;
 use trinity_tensor::{ContentHash, crop};
 
@@ -72,7 +72,7 @@ struct Piece {
     rows: usize,
     cols: usize,
     values: Vec<f32>,
-    target: Target,
+    target: Rate,
 }
 
 /// Searches. `keep` sees each new row as it is found.
@@ -216,12 +216,8 @@ impl SearchRequest<'_> {
         let mut bits = 0.0;
         let mut stages: BTreeMap<&'static str, (f64, f64)> = BTreeMap::new();
         for piece in pieces {
-            let target = match piece.target {
-                Target::Bits(bits) => trinity_codec::Target::Bits(bits),
-                Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
-                Target::Qp(_) | Target::Lossless => trinity_codec::Target::Lossless,
-            };
-            let coded = trinity_codec::encode(&piece.values, piece.rows, piece.cols, &design.profile, target);
+            let coded =
+                trinity_codec::encode(&piece.values, piece.rows, piece.cols, &design.profile, piece.target);
             let Ok(coded) = coded else {
                 bits = f64::NAN;
                 break;

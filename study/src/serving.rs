@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trinity_config::{Complaint, Document};
 use trinity_sim::serving::{
-    Goodput, Request, Requests, Served, Service, ServingError, Stream, goodput, serve, settle,
+    Goodput, Requests, Served, Service, ServingError, ServingRequest, Stream, goodput, serve, settle,
 };
 
 /// Requests that a run begins with where a study does not say.
@@ -56,7 +56,7 @@ pub struct Found {
     pub axes: BTreeMap<String, String>,
     pub ttft_p99_objective_s: f64,
     pub tpot_p99_objective_s: f64,
-    /// At the rate that the study states.
+    /// Requests that arrive at the rate that the study states.
     pub arriving_per_s: f64,
     pub at_rate: Option<Served>,
     /// At the highest rate that keeps both objectives; none where no rate does.
@@ -65,7 +65,7 @@ pub struct Found {
     pub refused: Option<String>,
 }
 
-/// The same requests and promises for all scenarios.
+/// Requests and promises that are the same for all scenarios.
 #[derive(Debug, Clone, Serialize)]
 pub struct Workload {
     /// Values of the axes that make this workload.
@@ -187,7 +187,7 @@ pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Err
 /// # Errors
 ///
 /// Where requests cannot be read or drawn, or GPUs make no engines.
-pub fn load(study: &Study, index: u64, count: u32) -> Result<(Service, Vec<Request>), Error> {
+pub fn load(study: &Study, index: u64, count: u32) -> Result<(Service, Vec<ServingRequest>), Error> {
     let at = study.plan.space.scenario_of(index);
     let axes = serving_axes(study, index).into_iter().map(|(path, label)| format!("study.{path}={label}"));
     let sets: Vec<String> = axes.chain([format!("study.serving.requests={count}")]).collect();

@@ -1,7 +1,7 @@
 //! Training runs with coded communication, as values: what was sent, how fast it was coded, what the model lost.
 //!
 //! A run is a row of the committed recording (`validation/data/training/runs.csv`), a row of
-//! another table of the same columns, or the `summary.json` that `python -m trinity.train`
+//! another table of the same columns, or the `summary.json` that `python python/research/train`
 //! leaves. Knows files and numbers; what a sweep makes of them it leaves to `config`.
 
 use serde::Deserialize;
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<String, NoRun> {
     std::fs::read_to_string(path).map_err(|error| {
         NoRun::new(
             format_args!("cannot read `{}`: {error}", path.display()),
-            "`python -m trinity.train RUN.toml` leaves summary.json in the folder that the run names as `out`",
+            "`python python/research/train RUN.toml` leaves summary.json in the folder that the run names as `out`",
         )
     })
 }
@@ -147,7 +147,7 @@ pub fn read_summary(path: &Path) -> Result<Runs, NoRun> {
     let said: Summary = serde_json::from_str(&read(path)?).map_err(|error| {
         NoRun::new(
             format_args!("{}:{}:{}: {error}", path.display(), error.line(), error.column()),
-            "expected the summary.json of `python -m trinity.train`",
+            "expected the summary.json of `python python/research/train`",
         )
     })?;
     let run = Run {
@@ -170,7 +170,7 @@ fn positive(value: f64) -> Option<f64> {
     (value > 0.0).then_some(value)
 }
 
-/// A table of runs, as `python -m trinity.train` records them: columns go by their names.
+/// A table of runs, as `python python/research/train` records them: columns go by their names.
 ///
 /// # Errors
 ///

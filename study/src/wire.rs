@@ -22,7 +22,7 @@ const UNCODED_BITS: f64 = 16.0;
 #[derive(Debug, Clone)]
 pub struct WireRequest<'a> {
     pub classes: &'a [ClassLine],
-    /// Of values of 16 bits, before they are coded.
+    /// The rate of values of 16 bits, before they are coded.
     pub rate: DataRate,
     /// A file of `configs/nics`, or one of the asker's.
     pub nic: String,
@@ -42,12 +42,12 @@ pub struct WireRow {
     /// Encoder and decoder for that rate; none where it is not stated.
     pub codec_mm2: Option<f64>,
     pub area_mm2: f64,
-    /// Of an uncompressed bit.
+    /// Energy of an uncompressed bit on the wire.
     pub nic_pj_per_bit: f64,
-    /// By the column that the codec's file chooses.
+    /// Energy of a bit by the column that the codec's file chooses.
     pub codec_pj_per_bit: Option<f64>,
     pub pj_per_bit: f64,
-    /// With the codec's power over its throughput instead.
+    /// Energy of a bit with the codec's power over its throughput instead.
     pub pj_per_bit_by_power: f64,
     /// Where the codec's figures come from.
     pub origin: Option<OriginName>,

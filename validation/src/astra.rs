@@ -6,7 +6,7 @@
 //! chunks are under way at once are counted and not scored: they contend in an
 //! order that no closed form has.
 
-use crate::csv::{Problem, Row, Table};
+use crate::csv::{CsvRow, Problem, Table};
 use crate::score::Pair;
 use trinity_sim::collective::{
     Algorithm, Link, Switching, Topology, all_gather, all_reduce, all_to_all_by, reduce_scatter,
@@ -70,7 +70,7 @@ impl Simulated {
 }
 
 /// One of `choices` by its name in the table.
-fn named<T: Copy>(row: &Row<'_>, column: &str, choices: &[(&str, T)]) -> Result<T, Problem> {
+fn named<T: Copy>(row: &CsvRow<'_>, column: &str, choices: &[(&str, T)]) -> Result<T, Problem> {
     let text = row.text(column);
     choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice).ok_or_else(|| {
         let known: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
@@ -78,7 +78,7 @@ fn named<T: Copy>(row: &Row<'_>, column: &str, choices: &[(&str, T)]) -> Result<
     })
 }
 
-fn pair(row: &Row<'_>) -> Result<Option<Pair>, Problem> {
+fn pair(row: &CsvRow<'_>) -> Result<Option<Pair>, Problem> {
     let algorithm = named(
         row,
         "algo",

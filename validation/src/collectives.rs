@@ -3,7 +3,7 @@
 //! model is the simulator's ([`nccl`]).
 
 use crate::Error;
-use crate::csv::{Problem, Row, Table};
+use crate::csv::{CsvRow, Problem, Table};
 use crate::score::Pair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ macro_rules! link_constants {
                 }
             }
 
-            /// The same constants at what one would say without a measurement.
+            /// These constants at what one would say without a measurement.
             fn unseen(&self) -> Self {
                 Self {
                     $($field: self.$field.map(|_| $unseen),)*
@@ -188,7 +188,7 @@ impl Measurements {
     }
 }
 
-fn measurement(row: &Row<'_>) -> Result<Measurement, Problem> {
+fn measurement(row: &CsvRow<'_>) -> Result<Measurement, Problem> {
     let operation = match row.text("op") {
         "all_reduce" => Operation::AllReduce,
         "send_recv" => Operation::SendRecv,
@@ -457,7 +457,7 @@ pub fn between_neighbours(measurements: &[Measurement]) -> Option<f64> {
 }
 
 impl Links {
-    /// The same fabrics with constants that saw no measurement.
+    /// These fabrics with constants that saw no measurement.
     fn unseen(&self) -> Self {
         Self { links: self.links.iter().map(|(name, link)| (name.clone(), link.unseen())).collect() }
     }

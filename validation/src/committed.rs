@@ -1,7 +1,7 @@
 //! Tables that are part of the project: read whole, or an error.
 
 use crate::Error;
-use crate::csv::{Problem, Row, Table};
+use crate::csv::{CsvRow, Problem, Table};
 
 /// Every row of such a table, through `read`.
 ///
@@ -12,7 +12,7 @@ pub fn rows<T>(
     file: &'static str,
     bytes: &[u8],
     needed: &[&'static str],
-    read: impl Fn(&Row<'_>) -> Result<T, Problem>,
+    read: impl Fn(&CsvRow<'_>) -> Result<T, Problem>,
 ) -> Result<Vec<T>, Error> {
     let damaged = |problem: &Problem| Error::Data { file, why: problem.to_string() };
     let table = Table::parse(file, bytes, needed)?;

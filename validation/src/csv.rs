@@ -12,7 +12,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     pub file: String,
-    /// From one.
+    /// The line's number, from one.
     pub line: usize,
     /// Character of the line, from one.
     pub column: usize,
@@ -133,19 +133,19 @@ impl Table {
     }
 
     /// Rows to read fields from.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.records.iter().map(|record| Row { table: self, record })
+    pub fn rows(&self) -> impl Iterator<Item = CsvRow<'_>> {
+        self.records.iter().map(|record| CsvRow { table: self, record })
     }
 }
 
 /// One record of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct CsvRow<'a> {
     table: &'a Table,
     record: &'a Record,
 }
 
-impl Row<'_> {
+impl CsvRow<'_> {
     /// A problem with this row's field `name`.
     pub fn problem(&self, name: &str, message: impl Into<String>) -> Problem {
         let column = self.field(name).map_or(1, |field| field.column);
@@ -199,7 +199,7 @@ impl Row<'_> {
         }
     }
 
-    /// [`Row::count`], an empty field being a problem.
+    /// [`CsvRow::count`], an empty field being a problem.
     /// A whole number that may be zero, as it is where there is none.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Row<'_> {
         self.count(name)?.ok_or_else(|| self.problem(name, "expected a whole number, found nothing"))
     }
 
-    /// [`Row::positive`], an empty field being a problem.
+    /// [`CsvRow::positive`], an empty field being a problem.
     pub fn required(&self, name: &str) -> Result<f64, Problem> {
         self.positive(name)?.ok_or_else(|| self.problem(name, "expected a positive number, found nothing"))
     }

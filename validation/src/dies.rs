@@ -9,7 +9,7 @@ use crate::Error;
 use crate::score::Pair;
 use serde::Deserialize;
 use trinity_config::Document;
-use trinity_silicon::die::{AreaByPart, Coefficients, Constants, InterfaceRow, Parts, Row, Sm, area};
+use trinity_silicon::die::{AreaByPart, Coefficients, Constants, InterfaceRow, Parts, RowIndex, Sm, area};
 use trinity_study::config::GpuFile;
 
 /// Names of the sets.
@@ -126,7 +126,8 @@ pub fn dies(constants: &Constants) -> Result<Vec<Die>, Error> {
     let damaged = |why: String| Error::Data { file: "dies.toml", why };
     let file: File = toml::from_str(TEXT).map_err(|e| damaged(e.to_string()))?;
     let resolve = |die: DieFile| {
-        let known = |row: Result<Row, trinity_silicon::die::Error>| row.map_err(|e| damaged(e.to_string()));
+        let known =
+            |row: Result<RowIndex, trinity_silicon::die::Error>| row.map_err(|e| damaged(e.to_string()));
         Ok(Die {
             name: die.name,
             area_mm2: die.area_mm2,
@@ -267,9 +268,9 @@ pub fn left_out(constants: &Constants, dies: &[Die]) -> Vec<Pair> {
     dies.iter().map(predict).collect()
 }
 
-fn common(rows: &[InterfaceRow], row: Row) -> Row {
+fn common(rows: &[InterfaceRow], row: RowIndex) -> RowIndex {
     let generic = rows.get(usize::from(row.0)).and_then(|row| row.generic);
-    generic.and_then(|at| u16::try_from(at).ok()).map_or(row, Row)
+    generic.and_then(|at| u16::try_from(at).ok()).map_or(row, RowIndex)
 }
 
 /// The model's parts beside the photographs, those above [`LARGE_MM2`].

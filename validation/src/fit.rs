@@ -26,11 +26,11 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// From scratch.
+    /// A fit from scratch.
     pub const FULL: Self = Self { rounds: 60, first_step: 0.25 };
-    /// From constants that are nearly right, as a fold is.
+    /// A fit from constants that are nearly right, as a fold's are.
     pub const FOLD: Self = Self { rounds: 6, first_step: 0.04 };
-    /// From constants that saw what is left out, a long way.
+    /// A fit a long way from constants that saw what is left out.
     pub const LEFT_OUT: Self = Self { rounds: 12, first_step: 0.2 };
 }
 

@@ -9,7 +9,7 @@
 //! `energy_j`.
 
 use crate::Error;
-use crate::csv::{Problem, Row, Table};
+use crate::csv::{CsvRow, Problem, Table};
 use crate::score::Pair;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -88,7 +88,7 @@ impl HostRuns {
     }
 }
 
-fn host_run(row: &Row<'_>) -> Result<HostRun, Problem> {
+fn host_run(row: &CsvRow<'_>) -> Result<HostRun, Problem> {
     let count = |name: &str| row.required_count(name).map(f64::from);
     let network = Network {
         layers: count("layers")?,

@@ -5,7 +5,7 @@
 //! layers of a hybrid, the ranks of latent attention) is written down here once
 //! for each model, never for a row.
 
-use crate::csv::{self, Problem, Row, Table};
+use crate::csv::{self, CsvRow, Problem, Table};
 use crate::runs::{self, FUSED_SINCE, Run, Runs, Set, UNFUSED_SITE, Unstated, machine_of};
 use std::fmt::Write;
 use std::path::Path;
@@ -83,7 +83,7 @@ impl Runs {
 }
 
 /// Reads one row: malformed on the outside, incomplete on the inside.
-pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
+pub fn run(row: &CsvRow<'_>) -> Result<Result<Run, Problem>, Problem> {
     let (gpus, sequence) = (row.required_count("n_gpus")?, row.required_count("seq")?);
     let global_batch = row.required_count("global_batch")?;
     // Tokens are rounded in some releases; TFLOP/s, which are not, give them exactly.
@@ -146,7 +146,7 @@ pub fn run(row: &Row<'_>) -> Result<Result<Run, Problem>, Problem> {
 }
 
 /// The cluster and the job, without the model.
-fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<String, Problem> {
+fn study(row: &CsvRow<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<String, Problem> {
     let unfused = run.set == Set::MegatronBridge && row.text("release") < FUSED_SINCE;
     let site = if unfused { UNFUSED_SITE } else { "default" };
     let math = match (run.fp4, run.fp8) {
@@ -192,12 +192,12 @@ fn study(row: &Row<'_>, run: &Run, cluster: &str, sharded: bool) -> Result<Strin
 
 /// Its own framework, and a router that looks at nodes; NVIDIA's runs of the same
 /// model force the router to spread tokens evenly.
-fn reported_by_deepseek(row: &Row<'_>) -> bool {
+fn reported_by_deepseek(row: &CsvRow<'_>) -> bool {
     row.text("source").starts_with("DeepSeek")
 }
 
 /// The model's table.
-fn llm(row: &Row<'_>, run: &Run) -> Result<String, Problem> {
+fn llm(row: &CsvRow<'_>, run: &Run) -> Result<String, Problem> {
     let (ffn, expert_ffn) = (row.whole("ffn")?, row.whole("moe_ffn")?);
     let experts = row.whole("experts")?;
     let attention = row.text("attn");

@@ -1,6 +1,6 @@
 //! Models that are no language models, their weights coded: what each still does as the uncoded one would.
 //!
-//! `python python/figure7` made the rows (validation/data/other_models). Knows tables; knows nothing of the models or
+//! `python python/research/figure7` made the rows (validation/data/other_models). Knows tables; knows nothing of the models or
 //! how a weight is coded.
 
 use crate::Error;
@@ -31,9 +31,9 @@ pub struct Fidelity {
     pub target_bits: f64,
     /// Of the coded matrices: all that their file holds over their values.
     pub bits_per_value: f64,
-    /// Of all parameters, with those that are left exact.
+    /// Bits per parameter, with those that are left exact.
     pub model_bits: f64,
-    /// Of the coded matrices together, scaled back.
+    /// The error of the coded matrices together, scaled back.
     pub nmse: f64,
     /// What the first measure of [`MODELS`] says, 1 where nothing changed.
     pub agreement: f64,

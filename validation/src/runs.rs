@@ -5,7 +5,7 @@
 //! attention, nanotron's balanced stages) is written down here once for each
 //! source, never for a row.
 
-use crate::csv::{self, Problem, Row, Table};
+use crate::csv::{self, CsvRow, Problem, Table};
 use std::fmt::Write;
 use trinity_config::{Checked, Document};
 use trinity_sim::{Cluster, Job, Recompute};
@@ -58,7 +58,7 @@ pub struct Run {
     pub sequence_parallel: bool,
     pub zero: Option<u8>,
     pub fp8: bool,
-    /// On fp4 units, where the GPU has them.
+    /// Whether products run on fp4 units, where the GPU has them.
     pub fp4: bool,
     /// Words of the precision and the release, where the table has them.
     pub remark: String,
@@ -215,7 +215,7 @@ impl Runs {
 
     pub(crate) fn of_rows(
         table: &Table,
-        read: impl Fn(&Row<'_>) -> Result<Result<Run, Problem>, Problem>,
+        read: impl Fn(&CsvRow<'_>) -> Result<Result<Run, Problem>, Problem>,
     ) -> Self {
         let mut runs = Self { malformed: table.problems.clone(), ..Self::default() };
         for row in table.rows() {
@@ -230,7 +230,7 @@ impl Runs {
 }
 
 /// Reads one row: malformed on the outside, incomplete on the inside.
-fn run(row: &Row<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
+fn run(row: &CsvRow<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem> {
     let source = row.text("source").to_owned();
     if source.is_empty() {
         return Err(row.problem("source", "expected a name, found nothing"));

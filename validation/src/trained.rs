@@ -1,6 +1,6 @@
 //! Training runs with coded communication, as they were recorded: what was sent, and what the model lost.
 //!
-//! `python -m trinity.train` made them on one GPU (validation/data/training). Runs are
+//! `python python/research/train` made them on one GPU (validation/data/training). Runs are
 //! held against the uncoded run of the same seed, so that what a seed does to both
 //! cancels. Knows tables; knows nothing of how a gradient is coded.
 

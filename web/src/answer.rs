@@ -17,7 +17,7 @@ pub struct Engine {
 /// A request, by the name of what is wanted.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-enum Request {
+enum PageRequest {
     /// The built-in configurations and what is known of the model's errors.
     Catalog,
     /// The fronts of a study, as `trinity sweep --json` prints them.
@@ -63,28 +63,30 @@ impl Engine {
         })
     }
 
-    fn take(&mut self, request: Request, file: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+    fn take(&mut self, request: PageRequest, file: Vec<u8>) -> Result<Vec<u8>, Refusal> {
         match request {
-            Request::Catalog => written(&crate::studies::catalog()?),
-            Request::Sweep { study } => written(&self.studies.sweep(&study)?),
-            Request::Fields { study } => written(&self.studies.fields(&study)?),
-            Request::Explain { study, index } => written(&self.studies.explain(&study, index)?),
-            Request::Tornado { study } => written(&self.studies.tornado(&study)?),
-            Request::Odds { study } => written(&self.studies.odds(&study)?),
-            Request::Toml { study } => written(&self.studies.toml(&study)?),
-            Request::Pareto { study } => written(&self.studies.pareto(&study)?),
-            Request::Points { study } => written(&self.studies.points(&study)?),
-            Request::Open { name } => {
+            PageRequest::Catalog => written(&crate::studies::catalog()?),
+            PageRequest::Sweep { study } => written(&self.studies.sweep(&study)?),
+            PageRequest::Fields { study } => written(&self.studies.fields(&study)?),
+            PageRequest::Explain { study, index } => written(&self.studies.explain(&study, index)?),
+            PageRequest::Tornado { study } => written(&self.studies.tornado(&study)?),
+            PageRequest::Odds { study } => written(&self.studies.odds(&study)?),
+            PageRequest::Toml { study } => written(&self.studies.toml(&study)?),
+            PageRequest::Pareto { study } => written(&self.studies.pareto(&study)?),
+            PageRequest::Points { study } => written(&self.studies.points(&study)?),
+            PageRequest::Open { name } => {
                 let opened = Opened::read(&name, file)?;
                 let listed = written(&opened.list());
                 self.tensors = Some(opened);
                 listed
             }
-            Request::Statistics { tensor } => written(&self.tensors()?.statistics(&tensor)?),
-            Request::Rates(asked) => written(&self.tensors()?.rates(&asked)?),
-            Request::Block(asked) => written(&self.tensors()?.block(&asked)?),
-            Request::Way { tensor, nmse, sample } => written(&self.tensors()?.way(&tensor, nmse, sample)?),
-            Request::Shape { text } => written(&shape::assignments(&text)?),
+            PageRequest::Statistics { tensor } => written(&self.tensors()?.statistics(&tensor)?),
+            PageRequest::Rates(asked) => written(&self.tensors()?.rates(&asked)?),
+            PageRequest::Block(asked) => written(&self.tensors()?.block(&asked)?),
+            PageRequest::Way { tensor, nmse, sample } => {
+                written(&self.tensors()?.way(&tensor, nmse, sample)?)
+            }
+            PageRequest::Shape { text } => written(&shape::assignments(&text)?),
         }
     }
 

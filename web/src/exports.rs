@@ -45,7 +45,7 @@ pub extern "C" fn call() -> usize {
     bytes
 }
 
-/// Where the answer is.
+/// The address of the answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn output() -> *const u8 {
     hold(&OUTPUT).as_ptr()

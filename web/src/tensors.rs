@@ -4,9 +4,9 @@
 use crate::refusal::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use trinity_study::rates::{Block, Rate, Way, block, rates, way};
+use trinity_study::rates::{Block, PieceRate, Way, block, rates, way};
 use trinity_study::tensors::Line;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::{Entry, TensorFile};
 
 /// Values beyond which a sample would keep the page busy for long.
@@ -69,19 +69,14 @@ impl Opened {
         Ok(value)
     }
 
-    pub fn rates(&self, asked: &RateOf) -> Result<Vec<Rate>, Refusal> {
-        let targets: Vec<Target> = asked.bits.iter().map(|&bits| Target::Bits(bits)).collect();
+    pub fn rates(&self, asked: &RateOf) -> Result<Vec<PieceRate>, Refusal> {
+        let targets: Vec<Rate> = asked.bits.iter().map(|&bits| Rate::Bits(bits)).collect();
         Ok(rates(self.entry(&asked.tensor)?, &asked.codec, &targets, asked.sample.min(MOST_VALUES))?)
     }
 
     pub fn block(&self, asked: &RateOf) -> Result<Block, Refusal> {
         let bits = asked.bits.first().copied().unwrap_or(3.0);
-        Ok(block(
-            self.entry(&asked.tensor)?,
-            &asked.codec,
-            Target::Bits(bits),
-            asked.sample.min(MOST_VALUES),
-        )?)
+        Ok(block(self.entry(&asked.tensor)?, &asked.codec, Rate::Bits(bits), asked.sample.min(MOST_VALUES))?)
     }
 
     pub fn way(&self, tensor: &str, nmse: f64, sample: usize) -> Result<Option<Way>, Refusal> {

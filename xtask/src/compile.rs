@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{path::PathBuf, process::Command, sync::OnceLock};
 
-/// What is off by default and tested all the same.
+/// Features that are off by default and tested all the same.
 pub const FEATURES: &str = "trinity/parquet";
 
 /// The profile of a whole run of the tests: in few parts and without lines for debuggers, since nothing is built from it

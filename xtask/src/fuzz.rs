@@ -35,7 +35,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     Err(format!("{} stopped before the end; what was found is in fuzz/artifacts", stopped.join(", ")))
 }
 
-/// What is asked for.
+/// The targets and the runs that are asked for.
 #[derive(Debug, PartialEq)]
 struct Asked<'a> {
     /// All targets where none is named.
@@ -81,7 +81,7 @@ fn targets() -> Result<Vec<String>, String> {
 /// What became of one target.
 struct Round {
     target: String,
-    /// In this call, and since the corpus was begun.
+    /// Runs in this call, and since the corpus was begun.
     runs: u64,
     runs_in_all: u64,
     seconds: u64,

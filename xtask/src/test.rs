@@ -16,7 +16,7 @@ mod times;
 pub use emulated::ensure_target;
 
 use crate::{environment::ALL, tools::succeed, workspace::target};
-use outcome::Outcome;
+use outcome::StepOutcome;
 use plan::{STEPS, Step};
 use std::{
     env, fs,
@@ -59,11 +59,11 @@ pub fn run(options: &[&str]) -> Result<(), String> {
     };
     let seconds = start.elapsed().as_secs();
     for (step, outcome, seconds) in &done {
-        if *outcome == Outcome::Passed {
+        if *outcome == StepOutcome::Passed {
             times.keep(step.name, *seconds);
         }
     }
-    if names.is_empty() && done.iter().all(|(_, outcome, _)| !matches!(outcome, Outcome::Failed(_))) {
+    if names.is_empty() && done.iter().all(|(_, outcome, _)| !matches!(outcome, StepOutcome::Failed(_))) {
         times.keep(times::WHOLE, seconds);
     }
     times.write();
@@ -84,7 +84,7 @@ fn in_place(step: &'static Step) -> Done {
 }
 
 /// A step, what became of it, and its seconds.
-type Done = (&'static Step, Outcome, u64);
+type Done = (&'static Step, StepOutcome, u64);
 
 /// Runs steps two at a time, each when those it waits for are done.
 fn all_of(chosen: &[&'static Step], times: &Times) -> Result<Vec<Done>, String> {
@@ -127,9 +127,9 @@ impl Queue {
         let needed = step.after.iter().filter(|name| plan::NEEDED.contains(name));
         let mut done = needed.filter_map(|name| self.done.iter().find(|(own, ..)| own.name == *name));
         done.find_map(|(own, outcome, _)| match outcome {
-            Outcome::Passed => None,
-            Outcome::Failed(_) => Some(format!("`{}` failed", own.name)),
-            Outcome::LeftOut(why) => Some(why.clone()),
+            StepOutcome::Passed => None,
+            StepOutcome::Failed(_) => Some(format!("`{}` failed", own.name)),
+            StepOutcome::LeftOut(why) => Some(why.clone()),
         })
     }
 }
@@ -148,7 +148,7 @@ fn work(queue: &Mutex<Queue>, changed: &Condvar, logs: &Path, times: &Times) {
         drop(held);
         let start = Instant::now();
         let outcome = match lacks {
-            Some(why) => Outcome::LeftOut(why),
+            Some(why) => StepOutcome::LeftOut(why),
             None => {
                 let before =
                     times.of(step.name).map_or(String::new(), |seconds| format!(" (last {seconds} s)"));
@@ -166,7 +166,7 @@ fn work(queue: &Mutex<Queue>, changed: &Condvar, logs: &Path, times: &Times) {
 }
 
 /// Runs a step in a process of its own; what it says is kept, and shown where it fails.
-fn apart(step: &Step, logs: &Path) -> Outcome {
+fn apart(step: &Step, logs: &Path) -> StepOutcome {
     let (log, report) =
         (logs.join(format!("{}.log", step.name)), logs.join(format!("{}.outcome", step.name)));
     let _ = fs::remove_file(&report);
@@ -178,11 +178,11 @@ fn apart(step: &Step, logs: &Path) -> Outcome {
     };
     let status = match ran() {
         Ok(status) => status,
-        Err(error) => return Outcome::Failed(format!("cannot run the step: {error}")),
+        Err(error) => return StepOutcome::Failed(format!("cannot run the step: {error}")),
     };
-    let said = fs::read_to_string(&report).ok().and_then(|line| Outcome::read(line.trim()));
-    let outcome = said.unwrap_or_else(|| Outcome::Failed(format!("it ended with {status}")));
-    if matches!(outcome, Outcome::Failed(_)) {
+    let said = fs::read_to_string(&report).ok().and_then(|line| StepOutcome::read(line.trim()));
+    let outcome = said.unwrap_or_else(|| StepOutcome::Failed(format!("it ended with {status}")));
+    if matches!(outcome, StepOutcome::Failed(_)) {
         eprint!("{}", String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()));
     }
     outcome
@@ -192,14 +192,14 @@ fn summary(done: &[Done], seconds: u64) -> Result<(), String> {
     eprintln!("──");
     for (step, outcome, seconds) in done {
         eprintln!("{:<12} {seconds:>4} s  {}", step.name, outcome.written());
-        if matches!(outcome, Outcome::Failed(_)) {
+        if matches!(outcome, StepOutcome::Failed(_)) {
             eprintln!("{:<20} again alone: cargo xtask test {}", "", step.name);
         }
     }
     eprintln!("{:<12} {seconds:>4} s  what each step said is in target/xtask/STEP.log", "all");
     let failed: Vec<&str> = done
         .iter()
-        .filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
+        .filter(|(_, outcome, _)| matches!(outcome, StepOutcome::Failed(_)))
         .map(|(step, ..)| step.name)
         .collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(queue.next().map(|step| step.name), Some("build"));
         assert!(queue.next().is_none(), "the tests began before they were built");
         queue.running.clear();
-        queue.done.push((build, Outcome::Failed("x".into()), 0));
+        queue.done.push((build, StepOutcome::Failed("x".into()), 0));
         assert_eq!(queue.next().map(|step| step.name), Some("tests"));
         assert_eq!(queue.lacks(tests).as_deref(), Some("`build` failed"));
     }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::delta::{Applied, Mode, apply, apply_some, make};
 use trinity_tensor::export::{Shards, Written};
 use trinity_tensor::file::OriginPart;
@@ -95,7 +95,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 }
 
 fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
-    let target = args.bits.map(Target::Bits).or(args.nmse.map(Target::Nmse));
+    let target = args.bits.map(Rate::Bits).or(args.nmse.map(Rate::Nmse));
     let mode = match target {
         None => Mode::Lossless,
         Some(target) => {

@@ -15,7 +15,7 @@ pub use trinity_study::encode::default_codec;
 use trinity_study::encode::{Calibrate, Calibration, EncodeRequest, Plan, Work};
 use trinity_study::evaluate::{self, Evaluation, Gain};
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::{Basis, Target, codec};
+use trinity_tensor::codec::{Basis, Rate, codec};
 use trinity_tensor::file::{TriWriter, shard_of};
 use trinity_tensor::pipeline::OnNonFinite;
 use trinity_tensor::{Class, Error, TensorFile};
@@ -171,14 +171,14 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> Rate {
         match (self.bits, self.nmse, self.qp) {
-            (Some(bits), _, _) => Target::Bits(bits),
+            (Some(bits), _, _) => Rate::Bits(bits),
             // Until it is known what rate that is.
-            _ if self.target_size.is_some() => Target::Bits(ANY_BITS),
-            (_, Some(nmse), _) => Target::Nmse(nmse),
-            (_, _, Some(qp)) => Target::Qp(qp),
-            _ => Target::Lossless,
+            _ if self.target_size.is_some() => Rate::Bits(ANY_BITS),
+            (_, Some(nmse), _) => Rate::Nmse(nmse),
+            (_, _, Some(qp)) => Rate::Qp(qp),
+            _ => Rate::Lossless,
         }
     }
 }
@@ -246,7 +246,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     let place = args.file.display().to_string();
     if let Some(size) = args.target.target_size {
-        target = Target::Bits(request.bits_for_size(&file, &place, size.bytes())?);
+        target = Rate::Bits(request.bits_for_size(&file, &place, size.bytes())?);
         request.target = target;
     }
     // What a calibration finds is laid over equal shares.
@@ -256,7 +256,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let calibration = match (&args.calibrate, target) {
         // A merge takes what parts were calibrated to.
         (Some(_), _) if args.parts.merge => Calibration::default(),
-        (Some(text), Target::Bits(bits)) => {
+        (Some(text), Rate::Bits(bits)) => {
             let coding = coding(codec_name, bits)?;
             if Calibration::is_file(text) {
                 Calibration::open(text, &plan, &coding, allocation)?
@@ -296,7 +296,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         true => parts::merge(&job, &output, device.used(), ctx)?,
         false => whole(&job, output, &device, ctx)?,
     };
-    if let (Some(text), Target::Bits(bits)) =
+    if let (Some(text), Rate::Bits(bits)) =
         (args.calibrate.as_ref().filter(|t| !Calibration::is_file(t)), target)
     {
         let files = (args.file.as_path(), &*outcome.output);
@@ -313,7 +313,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     ctx.outcome(&outcome.output, &outcome, show::text(&outcome, ctx.colour))
 }
 
-/// What is coded, with all that arguments say of it.
+/// Opens what is coded, with all that arguments say of it.
 fn opened(args: &Args, ctx: &Context) -> Result<TensorFile, Failure> {
     let mut file = open(&args.file)?;
     say_if_shard(&args.file, ctx);
@@ -326,7 +326,7 @@ fn opened(args: &Args, ctx: &Context) -> Result<TensorFile, Failure> {
     Ok(file)
 }
 
-/// Of a set, one file is rarely meant.
+/// Warns where the file is one of a set, which is rarely meant.
 fn say_if_shard(file: &Path, ctx: &Context) {
     if let Some((stem, number, total)) = file.file_stem().and_then(|stem| shard_of(stem.to_str()?)) {
         let file = file.display();
@@ -349,7 +349,7 @@ fn no_file() -> Failure {
 }
 
 /// Pictures, which know nothing of tensors' options.
-fn picture(args: &Args, target: Target, ctx: &Context) -> Result<(), Failure> {
+fn picture(args: &Args, target: Rate, ctx: &Context) -> Result<(), Failure> {
     if args.target.target_size.is_some() {
         return Err(
             Failure::input("--target-size is for tensors, and this is a picture").help("ask for --bits")

@@ -20,7 +20,7 @@ use trinity_study::evaluate::Probe;
 use trinity_study::explore::{self, Exploration, ExploreRequest, Explored, Training};
 use trinity_study::search;
 use trinity_tensor::Class;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::compare::{ComparisonRow, InputTensor};
 
 /// Say which codec to build: on these tensors, at this quality, in this silicon, for this cluster
@@ -182,8 +182,8 @@ fn quality(
 ) -> Result<Quality, Failure> {
     let Some(loss) = args.loss else {
         return Ok(match (args.nmse, args.bits) {
-            (_, Some(bits)) => Target::Bits(bits),
-            (Some(nmse), None) => Target::Nmse(nmse),
+            (_, Some(bits)) => Rate::Bits(bits),
+            (Some(nmse), None) => Rate::Nmse(nmse),
             (None, None) => explore::QUALITY,
         }
         .into());

@@ -18,7 +18,7 @@ use trinity_hwcodec::{
     calibration::Calibration,
     discover::{self, Inventory},
     fit::EngineModel,
-    measure::{self, Parts, Plan, Setting},
+    measure::{self, MeasurePlan, Parts, Setting},
     nvdec::Standard,
     recording::{self, EnginePoint, Recording, VerifySummary},
     streams::Spec,
@@ -87,7 +87,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         bar.finish_and_clear();
         return show_verify(&summary, ctx);
     }
-    let plan = Plan { repeats: args.repeats as usize, quick: args.quick };
+    let plan = MeasurePlan { repeats: args.repeats as usize, quick: args.quick };
     let parts = match (args.compute, args.line) {
         (true, _) => Parts::Compute,
         (_, true) => Parts::Line,
@@ -127,7 +127,7 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
     match spec.standard {
         Standard::H264 => {
             let params = trinity_h264::Params {
-                rate: trinity_h264::Rate::Qp(spec.qp),
+                rate: trinity_h264::Rate::Qp(spec.qp.into()),
                 preset: trinity_h264::Preset::Fast,
                 ..Default::default()
             };
@@ -136,7 +136,7 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
         }
         Standard::Hevc => {
             let params = trinity_h265::Params {
-                rate: trinity_h265::Rate::Qp(spec.qp),
+                rate: trinity_h265::Rate::Qp(spec.qp.into()),
                 preset: trinity_h265::Preset::Fast,
                 range_extensions: false,
                 ..Default::default()

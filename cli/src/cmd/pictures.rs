@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use trinity_bits::Presentation;
 use trinity_codec::{Coding, Pictures, Pipeline, Profile};
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 
 use super::video;
 use crate::context::Context;
@@ -30,7 +30,7 @@ pub struct Job<'a> {
     pub input: &'a Path,
     pub output: Option<&'a Path>,
     pub codec: Option<&'a str>,
-    pub target: Target,
+    pub target: Rate,
     pub motion: Motion,
     /// Fail where a rate is not met.
     pub strict: bool,
@@ -84,22 +84,15 @@ pub fn encode(job: &Job<'_>, ctx: &Context) -> Result<(), Failure> {
     let colour = reader.colour();
     unsaid(job, &reader.presentation(), ctx)?;
     let pictures = Pictures { frames: reader.by_ref().collect::<Result<_, _>>()?, colour };
-    let target = match job.target {
-        Target::Bits(bits) => trinity_codec::Target::Bits(bits),
-        Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
-        // The quantizer's step that H.264 and H.265 have at this QP.
-        Target::Qp(qp) => trinity_codec::Target::Step(((qp - 4.0) / 6.0).exp2()),
-        Target::Lossless => trinity_codec::Target::Lossless,
-    };
     let coding = match job.motion {
         Motion::Intra => Coding::Intra,
         Motion::Inter => Coding::Inter,
     };
-    let coded = trinity_codec::encode_frames(&pictures, &profile, target, coding)
+    let coded = trinity_codec::encode_frames(&pictures, &profile, job.target, coding)
         .map_err(|error| Failure::input(format_args!("{place}: {error}")))?;
     let samples = pictures.samples();
     let bits_per_sample = 8.0 * coded.bytes.len() as f64 / samples as f64;
-    let over_target = matches!(job.target, Target::Bits(asked) if bits_per_sample > asked);
+    let over_target = matches!(job.target, Rate::Bits(asked) if bits_per_sample > asked);
     if over_target {
         let said = format!("{place} takes {bits_per_sample:.4} bits/sample, more than asked for");
         if job.strict {
@@ -140,7 +133,7 @@ fn unsaid(job: &Job<'_>, shown: &Presentation, ctx: &Context) -> Result<(), Fail
         return Ok(());
     }
     let said = format!("`{}` has {}, which the stream does not say", job.input.display(), lost.join(" and "));
-    if job.target == Target::Lossless {
+    if job.target == Rate::Lossless {
         return Err(Failure::input(said).help("trinity h265 encode --lossless keeps it"));
     }
     ctx.remark(format!("warning: {said}; trinity h265 encode keeps it"));
@@ -158,7 +151,7 @@ fn beside(source: &Path, ending: &str) -> Result<PathBuf, Failure> {
 
 /// The profile asked for, by name or as a file.
 fn profile(job: &Job<'_>) -> Result<Profile, Failure> {
-    let default = if job.target == Target::Lossless { "lossless" } else { "trinity" };
+    let default = if job.target == Rate::Lossless { "lossless" } else { "trinity" };
     let name = job.codec.unwrap_or(default);
     let found = if name.ends_with(".toml") {
         return Profile::load(name).map_err(|error| match error {

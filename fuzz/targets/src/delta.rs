@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::delta::{self, Mode};
 use trinity_tensor::file::{TriWriter, write_npy};
 use trinity_tensor::pipeline::spec;
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{damaged, values};
 
 const ROWS: usize = 24;
@@ -38,7 +38,7 @@ fn bench() -> Result<Bench, Box<dyn std::error::Error>> {
     let sparse = file("sparse.npy", &data)?;
     data.iter_mut().for_each(|byte| *byte ^= 1);
     let dense = file("dense.npy", &data)?;
-    let lossy = Mode::Lossy { codec: "uniform+ac".into(), target: Target::Nmse(0.05) };
+    let lossy = Mode::Lossy { codec: "uniform+ac".into(), target: Rate::Nmse(0.05) };
     let mut deltas = Vec::new();
     for (name, tuned, mode) in
         [("a", &sparse, &Mode::Lossless), ("b", &dense, &Mode::Lossless), ("c", &sparse, &lossy)]
@@ -58,8 +58,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// The first byte names a delta; the rest is damage to its slab.
-pub fn run(input: &[u8]) -> Outcome {
-    let (Some(bench), [which, changes @ ..]) = (BENCH.as_ref(), input) else { return Outcome::Refused };
+pub fn run(input: &[u8]) -> RunOutcome {
+    let (Some(bench), [which, changes @ ..]) = (BENCH.as_ref(), input) else { return RunOutcome::Refused };
     let delta = &bench.deltas[usize::from(*which) % bench.deltas.len()];
     let write = || {
         let entry = &delta.entries()[0];
@@ -68,12 +68,12 @@ pub fn run(input: &[u8]) -> Outcome {
         writer.slab(&damaged(&entry.coded_slab(0)?, changes))?;
         writer.complete()
     };
-    let Ok((file, _)) = write() else { return Outcome::Refused };
-    let Ok(delta) = TensorFile::from_bytes(file.into_inner(), "t") else { return Outcome::Refused };
+    let Ok((file, _)) = write() else { return RunOutcome::Refused };
+    let Ok(delta) = TensorFile::from_bytes(file.into_inner(), "t") else { return RunOutcome::Refused };
     // All write to one file, and tests run at the same time.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match delta::apply(&bench.base, &delta, &bench.out) {
-        Ok(_) => Outcome::Accepted,
-        Err(_) => Outcome::Reached,
+        Ok(_) => RunOutcome::Accepted,
+        Err(_) => RunOutcome::Reached,
     }
 }

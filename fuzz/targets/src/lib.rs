@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far an input came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Refused before the code that the target is named for.
     Refused,
     /// Refused by that code.
@@ -36,7 +36,7 @@ pub struct Target {
     /// Inputs that are accepted, made by the library's own writers.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Reads an input, which must not panic whatever it is.
-    pub run: fn(&[u8]) -> Outcome,
+    pub run: fn(&[u8]) -> RunOutcome,
 }
 
 /// Every target, by name.
@@ -67,10 +67,10 @@ impl Target {
     pub fn count(&self, input: &[u8], counts: &Counts) {
         let outcome = (self.run)(input);
         counts.inputs.fetch_add(1, Ordering::Relaxed);
-        if outcome >= Outcome::Reached {
+        if outcome >= RunOutcome::Reached {
             counts.reached.fetch_add(1, Ordering::Relaxed);
         }
-        if outcome == Outcome::Accepted {
+        if outcome == RunOutcome::Accepted {
             counts.accepted.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -80,7 +80,7 @@ impl Target {
         let seeds = (self.seeds)();
         for (index, seed) in seeds.iter().enumerate() {
             let outcome = (self.run)(seed);
-            assert_eq!(outcome, Outcome::Accepted, "seed {index} of {} is not accepted", self.name);
+            assert_eq!(outcome, RunOutcome::Accepted, "seed {index} of {} is not accepted", self.name);
         }
         seeds
     }

@@ -8,7 +8,7 @@ use trinity_codec::line::{
     Effort, Error, Options, Plan, Reflections, Settings, Stream, Transform, Width, choose, encode,
 };
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{bytes_of, seeds_of, values};
 
 const ROWS: usize = 40;
@@ -55,16 +55,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds_of(&STREAMS)
 }
 
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunOutcome {
     read(&bytes_of(input, &STREAMS))
 }
 
-fn read(bytes: &[u8]) -> Outcome {
+fn read(bytes: &[u8]) -> RunOutcome {
     let stream = match Stream::open(bytes) {
         Ok(stream) => stream,
-        Err(Error::NotLine { .. }) => return Outcome::Refused,
-        Err(_) if bytes.len() < 3 => return Outcome::Refused,
-        Err(_) => return Outcome::Reached,
+        Err(Error::NotLine { .. }) => return RunOutcome::Refused,
+        Err(_) if bytes.len() < 3 => return RunOutcome::Refused,
+        Err(_) => return RunOutcome::Reached,
     };
     let bits = |width| {
         let values = stream.numbers::<f32>(width);
@@ -78,5 +78,5 @@ fn read(bytes: &[u8]) -> Outcome {
             "registers of {width:?} read another matrix than the scalar decoder"
         );
     }
-    if truth.is_ok() { Outcome::Accepted } else { Outcome::Reached }
+    if truth.is_ok() { RunOutcome::Accepted } else { RunOutcome::Reached }
 }

@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 
 use trinity_bits::{Chroma, Colour, Frame};
-use trinity_codec::{Coding, Pictures, Profile, Target, decode_frames, encode_frames};
+use trinity_codec::{Coding, Pictures, Profile, Rate, decode_frames, encode_frames};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{bytes_of, crc, seeds_of};
 
 static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
@@ -25,7 +25,7 @@ static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         }
         let pictures = Pictures { frames: vec![frame; 2], colour };
         for name in ["trinity", "trinity-static", "lossless"] {
-            let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(0.002) };
+            let target = if name == "lossless" { Rate::Lossless } else { Rate::Nmse(0.002) };
             let coded = Profile::named(name)
                 .and_then(|profile| encode_frames(&pictures, &profile, target, Coding::Intra));
             streams.push(coded.map(|coded| coded.bytes).unwrap_or_default());
@@ -38,11 +38,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds_of(&STREAMS)
 }
 
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunOutcome {
     read(&bytes_of(input, &STREAMS))
 }
 
-fn read(bytes: &[u8]) -> Outcome {
+fn read(bytes: &[u8]) -> RunOutcome {
     // A checksum put right lets damage through to the decoder.
     let mut bytes = bytes.to_vec();
     if let Some((head, checked)) =
@@ -53,11 +53,11 @@ fn read(bytes: &[u8]) -> Outcome {
     let bytes = &bytes[..];
     // Other bytes are taken for H.264, which has a target of its own.
     if !bytes.starts_with(b"TC") {
-        return Outcome::Refused;
+        return RunOutcome::Refused;
     }
     match decode_frames(bytes) {
-        Ok(_) => Outcome::Accepted,
-        Err(trinity_codec::Error::NotTrinity { .. }) => Outcome::Refused,
-        Err(_) => Outcome::Reached,
+        Ok(_) => RunOutcome::Accepted,
+        Err(trinity_codec::Error::NotTrinity { .. }) => RunOutcome::Refused,
+        Err(_) => RunOutcome::Reached,
     }
 }

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use trinity_tensor::file::{SafetensorsWriter, Spec, write_npy};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{crc, values};
 
 /// Accepted: every value was read. Reached: the parser found something to read.
-pub fn read_all(bytes: Vec<u8>, format: &str) -> Outcome {
-    let Ok(file) = TensorFile::from_bytes(bytes, "t") else { return Outcome::Refused };
+pub fn read_all(bytes: Vec<u8>, format: &str) -> RunOutcome {
+    let Ok(file) = TensorFile::from_bytes(bytes, "t") else { return RunOutcome::Refused };
     if file.format() != format {
-        return Outcome::Refused;
+        return RunOutcome::Refused;
     }
     // A file may state sizes that it does not hold; values are only asked for where they fit.
     let small = file.entries().iter().filter(|entry| entry.len() < 1 << 20);
     // All of them are read, also after one that cannot be.
     let unread = small.filter(|entry| entry.read().is_err()).count();
-    if unread == 0 { Outcome::Accepted } else { Outcome::Reached }
+    if unread == 0 { RunOutcome::Accepted } else { RunOutcome::Reached }
 }
 
 /// A tensor of every number format.
@@ -61,7 +61,7 @@ pub fn safetensors_seeds() -> Vec<Vec<u8>> {
     [&tensors[..], &tensors[..1], &[]].into_iter().filter_map(safetensors_file).collect()
 }
 
-pub fn safetensors(input: &[u8]) -> Outcome {
+pub fn safetensors(input: &[u8]) -> RunOutcome {
     let whole = read_all(input.to_vec(), "safetensors");
     // A random length prefix is nearly always wrong: also try the right one.
     let mut framed = (input.len() as u64).to_le_bytes().to_vec();
@@ -74,7 +74,7 @@ pub fn npy_seeds() -> Vec<Vec<u8>> {
     tensors().iter().filter_map(|tensor| written(|path| write_npy(path, tensor))).collect()
 }
 
-pub fn npy(input: &[u8]) -> Outcome {
+pub fn npy(input: &[u8]) -> RunOutcome {
     let mut framed = b"\x93NUMPY\x01\x00".to_vec();
     framed.extend_from_slice(input);
     read_all(input.to_vec(), "npy").max(read_all(framed, "npy"))
@@ -110,7 +110,7 @@ pub fn npz_seeds() -> Vec<Vec<u8>> {
 }
 
 /// An archive, or a member that an archive is put around.
-pub fn npz(input: &[u8]) -> Outcome {
+pub fn npz(input: &[u8]) -> RunOutcome {
     read_all(input.to_vec(), "npz").max(read_all(archive(&[("a.npy", input)]), "npz"))
 }
 
@@ -142,7 +142,7 @@ pub fn gguf_seeds() -> Vec<Vec<u8>> {
     formats.iter().map(seed).collect()
 }
 
-pub fn gguf(input: &[u8]) -> Outcome {
+pub fn gguf(input: &[u8]) -> RunOutcome {
     let mut framed = b"GGUF\x03\0\0\0".to_vec();
     framed.extend_from_slice(input);
     read_all(input.to_vec(), "GGUF").max(read_all(framed, "GGUF"))
@@ -176,16 +176,16 @@ pub fn block_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Blocks of any format, of which the first byte says which.
-pub fn blocks(input: &[u8]) -> Outcome {
-    let Some((&kind, data)) = input.split_first() else { return Outcome::Refused };
+pub fn blocks(input: &[u8]) -> RunOutcome {
+    let Some((&kind, data)) = input.split_first() else { return RunOutcome::Refused };
     let file = gguf_of(u32::from(kind % 48), (data.len() / LONGEST_ROW) as u64, data);
-    let Ok(file) = TensorFile::from_bytes(file, "t") else { return Outcome::Refused };
+    let Ok(file) = TensorFile::from_bytes(file, "t") else { return RunOutcome::Refused };
     for entry in file.entries() {
         // Whatever the bytes, a block stands for numbers.
         let values = entry.read().map(|tensor| tensor.len());
         assert_eq!(values.ok(), Some(entry.len()));
     }
-    Outcome::Accepted
+    RunOutcome::Accepted
 }
 
 /// Files that PyTorch wrote; nothing here does.
@@ -198,7 +198,7 @@ pub fn pt_seeds() -> Vec<Vec<u8>> {
 }
 
 /// An archive, or the pickle of one with a storage for it to point into.
-pub fn pt(input: &[u8]) -> Outcome {
+pub fn pt(input: &[u8]) -> RunOutcome {
     let around = archive(&[("t/data.pkl", input), ("t/data/0", &[7; 96])]);
     read_all(input.to_vec(), "PyTorch").max(read_all(around, "PyTorch"))
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::LazyLock;
 
-use trinity_tensor::codec::{Target, codec, names};
+use trinity_tensor::codec::{Rate, codec, names};
 use trinity_tensor::file::{Spec, TriWriter};
 use trinity_tensor::{Class, Dtype, Tensor};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{damaged, values};
 use crate::tensors::read_all;
 
@@ -29,7 +29,7 @@ static SLABS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
     codecs.retain(|name| !EXTERNAL.contains(&name.as_str()));
     codecs.extend(["h265-444", "hadamard/uniform+ac", "residual/uniform+ac/rtn-128g"].map(String::from));
     let slab = |name: String| {
-        let target = if name == "zstd" { Target::Lossless } else { Target::Nmse(0.03) };
+        let target = if name == "zstd" { Rate::Lossless } else { Rate::Nmse(0.03) };
         let coded = codec(&name).and_then(|codec| codec.encode(&tensor, target));
         (name, coded.map(|coded| coded.bytes).unwrap_or_default())
     };
@@ -61,7 +61,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     files.chain(named).collect()
 }
 
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunOutcome {
     match input {
         [DAMAGE, which, rows, cols, changes @ ..] => {
             let (codec, whole) = &SLABS[usize::from(*which) % SLABS.len()];

@@ -3,9 +3,9 @@
 
 use std::sync::LazyLock;
 
-use trinity_codec::{Basis, Profile, Target, encode, encode_words};
+use trinity_codec::{Basis, Profile, Rate, encode, encode_words};
 
-use crate::Outcome;
+use crate::RunOutcome;
 use crate::damage::{bytes_of, seeds_of, values};
 
 /// Stages of chains beyond the profiles that come with the codec.
@@ -36,7 +36,7 @@ pub fn profiles() -> Vec<Profile> {
 /// A stream of every profile, of words, of a constant, and a basis.
 static STREAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let values = values(ROWS * COLS);
-    let code = |profile: &Profile| encode(&values, ROWS, COLS, profile, Target::Nmse(0.03));
+    let code = |profile: &Profile| encode(&values, ROWS, COLS, profile, Rate::Nmse(0.03));
     let mut streams: Vec<Vec<u8>> =
         profiles().iter().map(|profile| code(profile).map(|coded| coded.bytes).unwrap_or_default()).collect();
     let words: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
@@ -50,18 +50,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds_of(&STREAMS)
 }
 
-pub fn run(input: &[u8]) -> Outcome {
+pub fn run(input: &[u8]) -> RunOutcome {
     read(&bytes_of(input, &STREAMS))
 }
 
-fn read(bytes: &[u8]) -> Outcome {
+fn read(bytes: &[u8]) -> RunOutcome {
     let matrix = trinity_codec::decode(bytes).is_ok();
     let words = trinity_codec::decode_words(bytes).is_ok();
     let basis = Basis::from_bytes(bytes).is_ok();
     if matrix || words || basis {
-        return Outcome::Accepted;
+        return RunOutcome::Accepted;
     }
     // Behind the magic and the version, whatever is wrong was found by a decoder.
     let known = [&b"TC\x20"[..], b"TC\x21", b"TC\x23", b"TB\x01"];
-    if known.iter().any(|start| bytes.starts_with(start)) { Outcome::Reached } else { Outcome::Refused }
+    if known.iter().any(|start| bytes.starts_with(start)) { RunOutcome::Reached } else { RunOutcome::Refused }
 }

@@ -1,7 +1,7 @@
 //! Any bytes as an H.264 or H.265 stream: no panic, no hang, no allocation that
 //! the length of the stream does not justify.
 
-use crate::Outcome;
+use crate::RunOutcome;
 use trinity_bits::{Chroma, Frame, Preset, Rate};
 
 /// A ramp with an edge and some noise.
@@ -20,9 +20,9 @@ fn frame(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
 /// Frames and rates that between them use every tool of an encoder.
 fn material() -> Vec<(Frame, Rate, Preset)> {
     vec![
-        (frame(33, 18, Chroma::C400, 8), Rate::Qp(24), Preset::Fast),
-        (frame(24, 40, Chroma::C420, 8), Rate::Qp(34), Preset::Best),
-        (frame(16, 32, Chroma::C444, 10), Rate::Qp(12), Preset::Slow),
+        (frame(33, 18, Chroma::C400, 8), Rate::Qp(24.0), Preset::Fast),
+        (frame(24, 40, Chroma::C420, 8), Rate::Qp(34.0), Preset::Best),
+        (frame(16, 32, Chroma::C444, 10), Rate::Qp(12.0), Preset::Slow),
         (frame(40, 17, Chroma::C400, 8), Rate::Lossless, Preset::Medium),
     ]
 }
@@ -63,21 +63,21 @@ pub fn h265_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Accepted: frames and no error. Reached: at least one frame.
-fn outcome<E>(frames: impl Iterator<Item = Result<Frame, E>>) -> Outcome {
-    let mut outcome = Outcome::Refused;
+fn outcome<E>(frames: impl Iterator<Item = Result<Frame, E>>) -> RunOutcome {
+    let mut outcome = RunOutcome::Refused;
     for decoded in frames {
-        let Ok(frame) = decoded else { return outcome.min(Outcome::Reached) };
+        let Ok(frame) = decoded else { return outcome.min(RunOutcome::Reached) };
         assert_eq!(frame.planes.len(), frame.chroma.planes());
         assert!(frame.planes.iter().all(|plane| plane.samples.len() == plane.width * plane.height));
-        outcome = Outcome::Accepted;
+        outcome = RunOutcome::Accepted;
     }
     outcome
 }
 
-pub fn h264(input: &[u8]) -> Outcome {
+pub fn h264(input: &[u8]) -> RunOutcome {
     outcome(trinity_h264::frames(input))
 }
 
-pub fn h265(input: &[u8]) -> Outcome {
+pub fn h265(input: &[u8]) -> RunOutcome {
     outcome(trinity_h265::frames(input).map(|decoded| decoded.map(|decoded| decoded.frame)))
 }

@@ -102,7 +102,7 @@ pub struct PowerModel {
     pub idle_w: f64,
     /// Kernels running that do nothing.
     pub active_w: f64,
-    /// At the top clock.
+    /// Energy of an operation at the top clock.
     pub pj_per_flop: Measured,
     pub pj_per_byte: Measured,
     /// Energy of an operation falls with the clock to this power.

@@ -326,9 +326,9 @@ def operations():
 
 
 def attention():
-    def point(batch, heads, kv_heads, dim, queries, keys, forward_s, backward_s):
+    def point(batch, heads, kv_heads, dim, queries, keys, times):
         found["attention"].append(dict(kernel="framework", batch=batch, heads=heads, kv_heads=kv_heads, head_dim=dim,
-                                       queries=queries, keys=keys, forward_s=forward_s, backward_s=backward_s))
+                                       queries=queries, keys=keys, forward_s=times[0], backward_s=times[1]))
 
     for dim in (64, 128, 96, 100, 80, 256):
         for tokens in (256, 512, 1024, 2048, 4096, 8192, 16384):
@@ -353,7 +353,7 @@ def attention():
 
                 times = guarded(f"attention {dim} {tokens}", both)
                 if times is not None:
-                    point(batch, heads, kv_heads, dim, tokens, tokens, *times)
+                    point(batch, heads, kv_heads, dim, tokens, tokens, times)
 
     caches = [(1, 512), (1, 2048), (1, 8192), (4, 8192), (16, 2048), (64, 1024), (64, 2048), (256, 512), (8, 16384)]
     for dim, heads, kv_heads in ((128, 32, 32), (128, 32, 8), (64, 16, 16), (100, 32, 32), (96, 16, 16)):
@@ -370,7 +370,7 @@ def attention():
 
             seconds = guarded(f"decode {dim} {batch}x{keys}", decode)
             if seconds is not None:
-                point(batch, heads, kv_heads, dim, 1, keys, seconds, None)
+                point(batch, heads, kv_heads, dim, 1, keys, (seconds, None))
 
 
 for part in (dispatch, mixture, floors, operations, attention):

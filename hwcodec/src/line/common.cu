@@ -7,6 +7,7 @@
 //   step of every tile has a column for each of 32 lanes), WITHIN_BUDGETS (1:
 //   tiles have budgets of bytes), FORMAT of values (0 f32, 1 bf16, 2 f16, 3 fp8 e4m3, 4 fp8 e5m2),
 //   LISTED (1: tensors lie each at its own address), STEPS (1: an encoder reads each tensor's step on the device).
+// Before this file stand the numbers that `prelude` of mod.rs writes: the format's, and those of this side.
 // Functions carry the names of their equals in `trinity-codec`. All arithmetic
 // is that crate's: integers, and single precision without contraction.
 
@@ -17,20 +18,7 @@ typedef unsigned long long u64;
 
 constexpr u32 LANES = 1u << LOG2_LANES;
 constexpr u32 ALL = ~0u;
-constexpr u32 SCALE_BITS = 10;
 constexpr u32 SLOTS = 1u << SCALE_BITS;
-constexpr int ESCAPE = 15;
-constexpr int UNIT_CLASS = 24;
-constexpr int CLASSES = 56;
-constexpr int BASE_CLASSES = 32;
-constexpr int UNITS = 16;
-constexpr int ONE = 127;
-constexpr u32 LEAST_STATE = 1u << 16;
-constexpr int TAIL = 16;
-constexpr u32 MAX_GAIN = 40;
-constexpr u32 EXCEPTIONS = 1u << 6;
-constexpr int FAR = 1 << 12;
-constexpr int NEVER = 1 << 29;
 constexpr int STATES = 1 << LOG2_STATES;
 constexpr int H0 = LOG2_STATES == 2 ? 2 : 5;
 constexpr int H1 = LOG2_STATES == 2 ? 1 : 2;
@@ -44,9 +32,6 @@ enum Fault : u32 {
 
 // What stands for the length of a tensor that has none: a value was not finite, or it did not fit its room.
 constexpr u64 NO_STREAM = ~0ull;
-
-// Tensors that a launch is told of one by one, at most.
-constexpr u32 MOST_LISTED = 1024;
 
 // Where the tensors of a launch lie, or streams of them: all of one plan.
 struct Places {
@@ -220,11 +205,6 @@ __device__ __forceinline__ int units(int level, u32 quantizer, int worth) {
 }
 
 __device__ __forceinline__ int predict(u32 above, int deviation) { return ((int)above * deviation + 8) >> 4; }
-
-// Classes of a column with a row, before they are clamped: what a row adds
-// lies within FROM, and what comes of both is clamped by the table.
-constexpr int LEAST_FROM = -128, MOST_FROM = 183, MOST_COLUMN = 127;
-constexpr u32 SPAN = MOST_FROM - LEAST_FROM + 2 * MOST_COLUMN + 1;
 
 // The class that an entry of such a table stands for.
 __device__ __forceinline__ u32 class_at(u32 entry) { return (u32)min(max((int)entry + LEAST_FROM - MOST_COLUMN, 0), CLASSES - 1); }

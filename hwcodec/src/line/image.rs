@@ -193,13 +193,13 @@ fn symbols(table: &Table) -> [u64; MAGNITUDES] {
 #[cfg(test)]
 mod tests {
     use super::step_at;
-    use trinity_codec::line::{Options, Plan, Settings, Target, encode_under};
+    use trinity_codec::line::{Options, Plan, Rate, Settings, encode_under};
 
     #[test]
     fn a_header_states_its_step_where_kernels_look_for_it() {
         for (rows, cols) in [(30, 70), (200, 64), (2, 9000)] {
             let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
-            let target = Target::Step(2.0);
+            let target = Rate::Step(2.0);
             let stream =
                 encode_under(&values, rows, cols, target, &Options::default(), &Settings::default()).unwrap();
             let (plan, _) = Plan::read(&stream).unwrap();

@@ -28,7 +28,7 @@ use cudarc::nvrtc;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use trinity_codec::line::{Plan, Transform};
+use trinity_codec::line::{MAX_CLASS, Plan, Transform, numbers};
 
 /// The kernels, in CUDA C++.
 const ENCODING: &str = concat!(
@@ -55,8 +55,14 @@ const THREADS: u32 = 1024;
 /// no second block.
 const LONELY_BYTES: u32 = 116 << 10;
 
-/// `SPAN` of `common.cu`: classes of a column with a row, before they are clamped.
-const SPAN: usize = 566;
+/// What a row adds to the class of a column, and the classes of both before they are clamped: what a row adds lies
+/// within these, and what comes of both is clamped by the table.
+const LEAST_FROM: i32 = -128;
+const MOST_FROM: i32 = 183;
+const SPAN: usize = (MOST_FROM - LEAST_FROM + 2 * MAX_CLASS + 1) as usize;
+
+/// Tensors that one launch is told of one by one, at most.
+const MOST_LISTED: usize = 1024;
 
 /// Bytes before a stream in a room, which say how many of it count.
 pub const HEAD_BYTES: usize = 16;
@@ -237,6 +243,17 @@ fn kept<T>(place: &OnceLock<T>, make: impl FnOnce() -> Result<T, Error>) -> Resu
     Ok(place.get_or_init(|| made))
 }
 
+/// What kernels are told of numbers, in CUDA C++: the format's ([`trinity_codec::line::numbers`]) and this module's.
+fn prelude() -> String {
+    let signed = numbers::SIGNED.into_iter().chain([("LEAST_FROM", LEAST_FROM), ("MOST_FROM", MOST_FROM)]);
+    let unsigned =
+        numbers::UNSIGNED.into_iter().chain([("MOST_LISTED", MOST_LISTED as u32), ("SPAN", SPAN as u32)]);
+    signed
+        .map(|(name, number)| format!("constexpr int {name} = {number};\n"))
+        .chain(unsigned.map(|(name, number)| format!("constexpr unsigned {name} = {number};\n")))
+        .collect()
+}
+
 /// Fails with a sentence where kernels cannot be compiled.
 pub fn require_nvrtc() -> Result<(), Error> {
     // SAFETY: only tries to dlopen libnvrtc.
@@ -254,7 +271,8 @@ pub fn require_nvrtc() -> Result<(), Error> {
 pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Error> {
     require_nvrtc()?;
     let options = nvrtc::CompileOptions { options: variant.options(compute), ..Default::default() };
-    let source = if variant.direction == Direction::Decode { DECODING } else { ENCODING };
+    let kernels = if variant.direction == Direction::Decode { DECODING } else { ENCODING };
+    let source = prelude() + kernels;
     nvrtc::compile_ptx_with_opts(source, options)
         .map_err(|e| Error::Kernel { kernel: "line", log: format!("{e:?}") })
 }

@@ -3,11 +3,8 @@
 //! Knows addresses alone. They go to a kernel by value, so that nothing is copied
 //! to the device for them and a CUDA graph keeps them.
 
-use super::Address;
+use super::{Address, MOST_LISTED};
 use crate::error::Error;
-
-/// `MOST_LISTED` of `common.cu`: tensors that one launch is told of one by one.
-const MOST_LISTED: usize = 1024;
 
 /// Where tensors of one plan lie on the device, or their streams.
 #[derive(Debug, Clone, Copy)]

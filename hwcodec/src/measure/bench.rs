@@ -9,7 +9,7 @@ use nvml_wrapper::Nvml;
 
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct MeasurePlan {
     /// Repetitions of each timing.
     pub repeats: usize,
     /// Only the points a quick look needs.
@@ -20,7 +20,7 @@ pub struct Plan {
 pub(crate) struct Bench<'b> {
     pub(super) gpu: &'b Gpu,
     pub(super) nvml: Option<Nvml>,
-    pub(super) plan: Plan,
+    pub(super) plan: MeasurePlan,
     pub(super) encoder: &'b Encoder<'b>,
     pub(super) progress: &'b (dyn Fn(&str) + Sync),
 }

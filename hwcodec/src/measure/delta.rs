@@ -154,7 +154,7 @@ struct Buffers {
     count: usize,
     indices: PinnedHostSlice<u32>,
     values: PinnedHostSlice<f32>,
-    /// When the GPU has read them.
+    /// The event at which the GPU has read them.
     copied: Option<CudaEvent>,
 }
 

@@ -18,7 +18,7 @@ use cudarc::driver::{
 };
 use std::sync::Arc;
 use std::time::Instant;
-use trinity_codec::line::{Analysis, Effort, Options, Plan, Settings, Target};
+use trinity_codec::line::{Analysis, Effort, Options, Plan, Rate, Settings};
 
 /// Columns of the matrices that numbers are laid out in.
 const COLUMNS: usize = 256;
@@ -244,7 +244,7 @@ fn encode_dense(piece: &[f32], difference: &[f32]) -> Result<Vec<u8>, Error> {
         piece,
         piece.len() / cols,
         cols,
-        Target::Bits(3.0),
+        Rate::Bits(3.0),
         &options,
         &settings,
     )

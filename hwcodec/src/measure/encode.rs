@@ -4,11 +4,11 @@ use super::bench::{Bench, TYPICAL_QP};
 use super::decode::pictures_a_repeat;
 use super::pool::{Lane, throughput, with_pool};
 use crate::nvdec::Standard;
-use crate::nvenc::{Rate, Session, Settings};
+use crate::nvenc::{Session, Settings};
 use crate::recording::{EnginePoint, LeftOut, Recording};
 use crate::streams::{self, Spec};
 use crate::{Error, discover};
-use trinity_bits::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame, Rate};
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
     // A GPU without the engine answers here, in a sentence.
@@ -53,7 +53,7 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
     points
 }
 
-/// The same picture and QP as a stream of ours has.
+/// Settings for the picture and the QP that a stream of ours has.
 pub(super) fn settings(spec: &Spec) -> Settings {
     Settings {
         standard: spec.standard,
@@ -61,7 +61,7 @@ pub(super) fn settings(spec: &Spec) -> Settings {
         height: spec.height as u32,
         chroma: spec.chroma,
         depth: spec.depth,
-        rate: Rate::ConstantQp(spec.qp.max(0) as u32),
+        rate: Rate::Qp(spec.qp.into()),
     }
 }
 

@@ -1,11 +1,10 @@
 //! Tensors to measure with: the same numbers on every machine.
 
-/// A well-mixed number (SplitMix64).
+use trinity_numeric::random::SplitMix64;
+
+/// A well-mixed number.
 pub(super) fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    SplitMix64::nth(seed.wrapping_add(1))
 }
 
 /// A standard normal draw.

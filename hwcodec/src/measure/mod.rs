@@ -20,7 +20,7 @@ mod overlap;
 mod pool;
 mod wires;
 
-pub use bench::Plan;
+pub use bench::MeasurePlan;
 
 use crate::Error;
 use crate::discover;
@@ -54,7 +54,7 @@ pub struct Setting<'s> {
 
 /// Measures `parts` on GPU 0. Compute comes first: it is short, and a job
 /// that is cut off later keeps it.
-pub fn run(plan: Plan, parts: Parts, setting: Setting<'_>) -> Result<Recording, Error> {
+pub fn run(plan: MeasurePlan, parts: Parts, setting: Setting<'_>) -> Result<Recording, Error> {
     let Setting { date, encoder, progress, python, save } = setting;
     let mut recording = begin(date)?;
     if parts == Parts::Line {
@@ -137,7 +137,7 @@ fn begin(date: String) -> Result<Recording, Error> {
 }
 
 fn engines(
-    plan: Plan,
+    plan: MeasurePlan,
     encoder: &Encoder<'_>,
     progress: &(dyn Fn(&str) + Sync),
     recording: &mut Recording,

@@ -67,7 +67,7 @@ struct Load {
 }
 
 impl Load {
-    /// By NVENC where there is one, else by our own encoder.
+    /// Pictures coded by NVENC where there is one, else by our own encoder.
     fn new(bench: &Bench<'_>, spec: Spec) -> Result<Self, Error> {
         let raw_bits = (spec.width * spec.height * spec.pictures) as f64 * RAW_BITS;
         match discover::open_encoder(bench.gpu) {

@@ -35,7 +35,7 @@ pub const fn struct_version(version: u32) -> u32 {
     API_VERSION | version << 16 | 7 << 28
 }
 
-/// The same with bit 31, for structs that say so.
+/// A struct's version with bit 31, for structs that say so.
 pub const fn struct_version_high(version: u32) -> u32 {
     struct_version(version) | 1 << 31
 }

@@ -3,11 +3,11 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use trinity_bits::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame, Rate};
 use trinity_hwcodec::Error;
 use trinity_hwcodec::measure::encode;
 use trinity_hwcodec::nvdec::Standard;
-use trinity_hwcodec::nvenc::{RING, Rate, Session, Settings};
+use trinity_hwcodec::nvenc::{RING, Session, Settings};
 use trinity_hwcodec::sys::nvenc::Nvenc;
 
 /// The stand-in, and a probe for how many sessions it still holds.
@@ -87,11 +87,11 @@ fn nvenc_is_told_the_format_the_rate_and_every_sample() {
     let Some(stand_in) = StandIn::build() else { return };
     let cases = [
         (
-            settings(Standard::H264, Chroma::C420, 8, Rate::ConstantQp(23)),
+            settings(Standard::H264, Chroma::C420, 8, Rate::Qp(23.0)),
             "format 1 mono 0 chroma 1 depth 8 rc 0 qp 23 rate 0 lossless 0",
         ),
         (
-            settings(Standard::H264, Chroma::C400, 8, Rate::ConstantQp(5)),
+            settings(Standard::H264, Chroma::C400, 8, Rate::Qp(5.0)),
             "format 1 mono 1 chroma 1 depth 8 rc 0 qp 5 rate 0 lossless 0",
         ),
         (
@@ -99,15 +99,15 @@ fn nvenc_is_told_the_format_the_rate_and_every_sample() {
             "format 1000 mono 0 chroma 3 depth 8 rc 0 qp 0 rate 0 lossless 1",
         ),
         (
-            settings(Standard::Hevc, Chroma::C420, 10, Rate::BitsPerSample(2.0)),
-            "format 10000 mono 0 chroma 1 depth 10 rc 2 qp 0 rate 16800 lossless 0",
+            settings(Standard::Hevc, Chroma::C420, 10, Rate::Bits(2.0)),
+            "format 10000 mono 0 chroma 1 depth 10 rc 2 qp 0 rate 25200 lossless 0",
         ),
         (
             settings(Standard::Hevc, Chroma::C444, 10, Rate::Lossless),
             "format 100000 mono 0 chroma 3 depth 10 rc 0 qp 0 rate 0 lossless 1",
         ),
         (
-            settings(Standard::Hevc, Chroma::C444, 8, Rate::ConstantQp(30)),
+            settings(Standard::Hevc, Chroma::C444, 8, Rate::Qp(30.0)),
             "format 1000 mono 0 chroma 3 depth 8 rc 0 qp 30 rate 0 lossless 0",
         ),
     ];
@@ -144,13 +144,10 @@ fn a_gpu_without_an_encoder_gets_a_sentence() {
 fn what_the_engine_cannot_do_is_refused_by_name() {
     let Some(stand_in) = StandIn::build() else { return };
     for (bad, what) in [
-        (settings(Standard::H264, Chroma::C420, 10, Rate::ConstantQp(20)), "10 bit"),
-        (settings(Standard::Hevc, Chroma::C400, 8, Rate::ConstantQp(20)), "4:0:0"),
-        (settings(Standard::Hevc, Chroma::C422, 8, Rate::ConstantQp(20)), "4:2:2"),
-        (
-            Settings { width: 9000, ..settings(Standard::Hevc, Chroma::C420, 8, Rate::ConstantQp(20)) },
-            "this size",
-        ),
+        (settings(Standard::H264, Chroma::C420, 10, Rate::Qp(20.0)), "10 bit"),
+        (settings(Standard::Hevc, Chroma::C400, 8, Rate::Qp(20.0)), "4:0:0"),
+        (settings(Standard::Hevc, Chroma::C422, 8, Rate::Qp(20.0)), "4:2:2"),
+        (Settings { width: 9000, ..settings(Standard::Hevc, Chroma::C420, 8, Rate::Qp(20.0)) }, "this size"),
     ] {
         let message = stand_in.open().unwrap().start(bad).unwrap_err().to_string();
         assert!(message.contains(what), "{message}");
@@ -172,7 +169,7 @@ fn capabilities_are_read_per_standard() {
 fn encoding_before_starting_and_frames_of_another_kind_are_errors() {
     let Some(stand_in) = StandIn::build() else { return };
     let mut session = stand_in.open().unwrap();
-    let kind = settings(Standard::H264, Chroma::C420, 8, Rate::ConstantQp(20));
+    let kind = settings(Standard::H264, Chroma::C420, 8, Rate::Qp(20.0));
     assert!(session.encode(&frames(&kind, 1)).is_err());
     session.start(kind).unwrap();
     assert!(session.encode(&[Frame::filled(8, 8, Chroma::C420, 8, 0)]).is_err());
@@ -182,7 +179,7 @@ fn encoding_before_starting_and_frames_of_another_kind_are_errors() {
 #[test]
 fn encoding_is_timed_on_every_session_and_all_are_given_back() {
     let Some(stand_in) = StandIn::build() else { return };
-    let kind = settings(Standard::Hevc, Chroma::C420, 8, Rate::ConstantQp(20));
+    let kind = settings(Standard::Hevc, Chroma::C420, 8, Rate::Qp(20.0));
     let pictures = frames(&kind, 2);
     let mut session = stand_in.open().unwrap();
     session.start(kind).unwrap();

@@ -16,7 +16,7 @@ pub enum Chroma {
 }
 
 impl Chroma {
-    /// From `chroma_format_idc`.
+    /// The format that a `chroma_format_idc` stands for.
     pub fn from_idc(idc: u32) -> Option<Self> {
         [Self::C400, Self::C420, Self::C422, Self::C444].get(idc as usize).copied()
     }
@@ -72,7 +72,7 @@ impl Colour {
         }
     }
 
-    /// From matrix_coefficients, where a stream has them.
+    /// The colours that matrix_coefficients stand for, where a stream has them.
     pub fn from_matrix_coefficients(code: Option<u8>) -> Self {
         if code == Some(0) { Self::Gbr } else { Self::Unstated }
     }

@@ -9,7 +9,7 @@
 /// What one setting gave.
 #[derive(Debug, Clone, Copy)]
 pub struct Trial<R, T> {
-    /// In the unit that the choice of the next setting reckons with.
+    /// How far a setting went, in the unit that the choice of the next one reckons with.
     pub cost: f64,
     /// Whether it misses the target: too many bits, too much error.
     pub over: bool,

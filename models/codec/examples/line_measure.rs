@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use std::time::Instant;
 
 use trinity_codec::line::{
-    Bf16, Coder, Effort, Options, Settings, Stream, Target, Width, encode_under, encode_with,
+    Bf16, Coder, Effort, Options, Rate, Settings, Stream, Width, encode_under, encode_with,
 };
 
 const ROUNDS: usize = 5;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, effort, log2_states) in kinds {
         let options = Options { effort, log2_states, ..Options::default() };
         let settings = Settings::default();
-        let encode = || encode_under(&widen(), rows, cols, Target::Bits(bits), &options, &settings);
+        let encode = || encode_under(&widen(), rows, cols, Rate::Bits(bits), &options, &settings);
         let (searched_s, bytes) = least(threads, if effort == Effort::Best { 1 } else { ROUNDS }, encode);
         let bytes = bytes?;
         let coder = Coder::new(Stream::open(&bytes)?.plan().clone())?;

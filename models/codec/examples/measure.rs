@@ -13,7 +13,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::time::Instant;
-use trinity_codec::{Profile, Target, decode, encode};
+use trinity_codec::{Profile, Rate, decode, encode};
 
 /// Nanoseconds this process has spent on a core; by the clock where the
 /// kernel does not tell.
@@ -63,9 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (kind, number) = word.split_at_checked(1).ok_or("a target is a letter and a number")?;
             let number: f64 = number.parse()?;
             let target = match kind {
-                "b" => Target::Bits(number),
-                "n" => Target::Nmse(number),
-                "s" => Target::Step(number * rms),
+                "b" => Rate::Bits(number),
+                "n" => Rate::Nmse(number),
+                "s" => Rate::Step(number * rms),
                 _ => return Err(format!("`{word}` is no target").into()),
             };
             let (encoded, encode_s) = timed(repeats, || encode(&values, rows, cols, &profile, target));

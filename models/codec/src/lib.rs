@@ -2,10 +2,10 @@
 //! stages, each chosen by rate–distortion cost and signalled in the stream.
 //!
 //! ```
-//! use trinity_codec::{Profile, Target, decode, encode};
+//! use trinity_codec::{Profile, Rate, decode, encode};
 //! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
 //! let profile = Profile::named("trinity")?;
-//! let encoded = encode(&values, 64, 96, &profile, Target::Bits(3.0))?;
+//! let encoded = encode(&values, 64, 96, &profile, Rate::Bits(3.0))?;
 //! assert!(8 * encoded.bytes.len() <= 3 * values.len());
 //! assert_eq!(decode(&encoded.bytes)?.values, encoded.recon);
 //! # Ok::<(), trinity_codec::Error>(())
@@ -44,28 +44,31 @@ pub use matrix::Matrix;
 pub use search::profile::{
     EntropyChoice, Orientation, Paper, PaperEntropy, Parallel, Pipeline, Profile, Quantization, Stages,
 };
-pub use search::report::{Report, StageCost};
+pub use search::report::{Encoded, Report, StageCost};
 pub use search::rules::{Rule, Rules, TUNED};
-pub use search::target::{Encoded, Target};
 pub use search::weighted::{Inputs, Moments};
 pub use stage::basis::Basis;
 pub use stage::means::MeanOf;
 pub use stage::precondition::{Preconditioning, hadamard};
 pub use stage::transform::{Family, Transform};
+pub use trinity_bits::Rate;
 
 /// Encodes a matrix in row order.
 ///
-/// `Target::Lossless`, or a profile of the lossless pipeline, keeps every bit
+/// `Rate::Lossless`, or a profile of the lossless pipeline, keeps every bit
 /// of the values, NaN payloads included; otherwise values must be finite.
 pub fn encode(
     values: &[f32],
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
 ) -> Result<Encoded, Error> {
+    if let Rate::Qp(_) | Rate::Mse(_) = target {
+        return Err(Error::BadTarget { what: format!("{target} is for pictures") });
+    }
     match (profile.pipeline, target) {
-        (_, Target::Lossless) | (Pipeline::Lossless, _) => {
+        (_, Rate::Lossless) | (Pipeline::Lossless, _) => {
             format::trinity::lossless::encode(values, rows, cols)
         }
         (Pipeline::Trinity, _) => search::lossy::encode(values, rows, cols, profile, target, None),
@@ -81,11 +84,11 @@ pub fn encode_with_basis(
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
     basis: &Basis,
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
-        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_) | Target::Step(_)) => {
+        (Pipeline::Trinity, Rate::Bits(_) | Rate::Nmse(_) | Rate::Step(_)) => {
             search::lossy::encode(values, rows, cols, profile, target, Some(basis))
         }
         _ => Err(Error::Unsupported {
@@ -104,11 +107,11 @@ pub fn encode_weighted(
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
     moments: Moments<'_>,
 ) -> Result<Encoded, Error> {
     match (profile.pipeline, target) {
-        (Pipeline::Trinity, Target::Bits(_) | Target::Nmse(_)) => {
+        (Pipeline::Trinity, Rate::Bits(_) | Rate::Nmse(_)) => {
             search::weighted::encode(values, rows, cols, profile, target, moments)
         }
         _ => Err(Error::Unsupported {

@@ -1,9 +1,9 @@
 //! The line-rate codec: one stream, at home on a CPU, on a GPU and in silicon.
 //!
 //! ```
-//! use trinity_codec::line::{Effort, Settings, Target, decode, encode_to};
+//! use trinity_codec::line::{Effort, Settings, Rate, decode, encode_to};
 //! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
-//! let bytes = encode_to(&values, 64, 96, Target::Bits(4.0), Effort::Best, &Settings::default())?;
+//! let bytes = encode_to(&values, 64, 96, Rate::Bits(4.0), Effort::Best, &Settings::default())?;
 //! assert!(8 * bytes.len() <= 4 * values.len());
 //! assert_eq!(decode(&bytes)?.2.len(), values.len());
 //! # Ok::<(), trinity_codec::line::Error>(())
@@ -24,8 +24,9 @@ pub use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slo
 pub use crate::entropy::line::tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
 pub use crate::format::line::device::{Cpu, Device};
 pub use crate::format::line::error::Error;
+pub use crate::format::line::numbers;
 pub use crate::format::line::plan::{
-    BASE_CLASSES, CLASSES, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
+    BASE_CLASSES, CLASSES, MAX_CLASS, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
     CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with, in_turn,
@@ -33,11 +34,12 @@ pub use crate::format::line::stream::{
 pub use crate::format::line::values::Values;
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
-pub use crate::search::line::rate::{Target, encode_observed, encode_on, encode_to, encode_under, planned};
+pub use crate::search::line::rate::{encode_observed, encode_on, encode_to, encode_under, planned};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use crate::stage::line::quantize::{quantize, quarter_log2, targets};
 pub use crate::stage::line::quantizer::{Analysis, Quantizer, class_weight};
 pub use crate::stage::line::reconstruct::{Bf16, Number, Sample, reconstruct};
+pub use trinity_bits::Rate;
 pub use trinity_numeric::reflections::Reflections;
 pub use trinity_numeric::simd::Width;

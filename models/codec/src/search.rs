@@ -14,6 +14,5 @@ pub mod profile;
 pub mod report;
 pub mod rules;
 mod sample;
-pub mod target;
 mod trial;
 pub mod weighted;

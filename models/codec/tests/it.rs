@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use trinity_bits::{Chroma, Colour, Frame, Plane};
 use trinity_codec::{
-    Coding, Error, Pictures, Profile, Target, Transform, decode, decode_frames, encode, encode_frames,
+    Coding, Error, Pictures, Profile, Rate, Transform, decode, decode_frames, encode, encode_frames,
 };
 use trinity_numeric::random::Lcg;
 
@@ -64,7 +64,7 @@ fn gaussian_within_a_tenth_of_a_bit_of_the_bound() {
     let values = gaussian(256 * 512, 1);
     let profile = Profile::named("trinity").unwrap();
     for bits in [2.0, 3.0, 4.0] {
-        let encoded = encode(&values, 256, 512, &profile, Target::Bits(bits)).unwrap();
+        let encoded = encode(&values, 256, 512, &profile, Rate::Bits(bits)).unwrap();
         let spent = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         assert!(spent <= bits && spent >= 0.99 * bits, "{bits}: {spent}");
         let gap = spent + 0.5 * nmse(&values, &encoded.recon).log2();
@@ -85,8 +85,7 @@ fn correlated_columns_cost_less_than_the_gaussian_bound() {
             (0..8).map(|k| hidden[i / cols * 8 + k] * mix[k * cols + i % cols]).sum::<f32>() + 0.2 * noise[i]
         })
         .collect();
-    let encoded =
-        encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Target::Nmse(0.02)).unwrap();
+    let encoded = encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Rate::Nmse(0.02)).unwrap();
     let got = nmse(&values, &encoded.recon);
     assert!(got <= 0.02 && got.log10() > 0.02f64.log10() * 1.01, "{got}");
     let gap = 8.0 * encoded.bytes.len() as f64 / values.len() as f64 + 0.5 * got.log2();
@@ -109,7 +108,7 @@ fn what_is_smooth_is_transformed() {
     }
     for (values, transform, least) in [(leaning, "dct-32", 1.3), (surface, "dct-32x32", 2.5)] {
         let encoded =
-            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Target::Bits(2.5)).unwrap();
+            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Rate::Bits(2.5)).unwrap();
         let gap = 8.0 * encoded.bytes.len() as f64 / values.len() as f64
             + 0.5 * nmse(&values, &encoded.recon).log2();
         let chosen = encoded.report.plan.unwrap().transform.to_string();
@@ -122,7 +121,7 @@ fn what_is_smooth_is_transformed() {
 fn constants_cost_a_header() {
     let profile = Profile::named("trinity").unwrap();
     for value in [0.0, 1.5, -3e30, 1e-40] {
-        let encoded = encode(&[value; 5000], 50, 100, &profile, Target::Nmse(1e-6)).unwrap();
+        let encoded = encode(&[value; 5000], 50, 100, &profile, Rate::Nmse(1e-6)).unwrap();
         assert!(encoded.bytes.len() < 24, "{value}: {}", encoded.bytes.len());
         let back = decode(&encoded.bytes).unwrap();
         assert_eq!(back.values, encoded.recon);
@@ -137,7 +136,7 @@ fn constants_cost_a_header() {
 #[test]
 fn large_constants_stay_small_and_decode() {
     let zeros = vec![0.0; 2000 * 3000];
-    for (name, target) in [("trinity", Target::Nmse(1e-3)), ("lossless", Target::Lossless)] {
+    for (name, target) in [("trinity", Rate::Nmse(1e-3)), ("lossless", Rate::Lossless)] {
         let encoded = encode(&zeros, 2000, 3000, &Profile::named(name).unwrap(), target).unwrap();
         assert!(encoded.bytes.len() < 4000, "{name}: {}", encoded.bytes.len());
         assert!(decode(&encoded.bytes).unwrap().values == zeros, "{name}");
@@ -177,7 +176,7 @@ fn odd_distributions_cost_little_more_than_their_entropy() {
     for (name, step, values) in sources {
         let (bits, error) = order_0(&values, step);
         let encoded =
-            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Target::Nmse(error)).unwrap();
+            encode(&values, rows, cols, &Profile::named("trinity").unwrap(), Rate::Nmse(error)).unwrap();
         let spent = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         if spent > bits + 0.02 {
             dear.push(format!("{name}: {spent:.4} for {bits:.4}, {:?}", encoded.report.plan));
@@ -191,14 +190,14 @@ fn odd_distributions_cost_little_more_than_their_entropy() {
 fn not_a_number_is_named() {
     let mut values = gaussian(100, 5);
     values[37] = f32::NAN;
-    let error = encode(&values, 10, 10, &Profile::named("trinity").unwrap(), Target::Bits(3.0)).unwrap_err();
+    let error = encode(&values, 10, 10, &Profile::named("trinity").unwrap(), Rate::Bits(3.0)).unwrap_err();
     assert!(matches!(error, Error::NotFinite { row: 3, col: 7, .. }), "{error}");
 }
 
 #[test]
 fn too_few_bits_is_an_error_that_says_how_many_it_takes() {
     let error =
-        encode(&gaussian(9, 6), 3, 3, &Profile::named("trinity").unwrap(), Target::Bits(2.0)).unwrap_err();
+        encode(&gaussian(9, 6), 3, 3, &Profile::named("trinity").unwrap(), Rate::Bits(2.0)).unwrap_err();
     assert!(matches!(error, Error::RateUnreachable { least, .. } if least > 2.0), "{error}");
 }
 
@@ -220,12 +219,12 @@ fn rows_without_columns_end_at_once() {
 fn every_truncation_is_an_error() {
     let values: Vec<f32> = gaussian(40 * 30, 7);
     let targets = [
-        ("trinity", Target::Nmse(0.01)),
-        ("trinity-static", Target::Nmse(0.01)),
-        ("paper", Target::Step(0.2)),
-        ("lossless", Target::Lossless),
+        ("trinity", Rate::Nmse(0.01)),
+        ("trinity-static", Rate::Nmse(0.01)),
+        ("paper", Rate::Step(0.2)),
+        ("lossless", Rate::Lossless),
     ];
-    let chains = CHAINS.iter().map(|(name, _)| (*name, Target::Nmse(0.01)));
+    let chains = CHAINS.iter().map(|(name, _)| (*name, Rate::Nmse(0.01)));
     for (name, target) in targets.into_iter().chain(chains) {
         let encoded = encode(&values, 40, 30, &profile(name), target).unwrap();
         // H.264 conceals nothing, but a stream that ends after its picture is whole.
@@ -240,7 +239,7 @@ fn every_truncation_is_an_error() {
 fn one_outlier_of_1e30_is_met() {
     let mut values = gaussian(64 * 64, 8);
     values[1000] = 1e30;
-    let encoded = encode(&values, 64, 64, &Profile::named("trinity").unwrap(), Target::Nmse(1e-3)).unwrap();
+    let encoded = encode(&values, 64, 64, &Profile::named("trinity").unwrap(), Rate::Nmse(1e-3)).unwrap();
     assert!(nmse(&values, &encoded.recon) <= 1e-3);
     assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
 }
@@ -256,12 +255,12 @@ fn every_profile_meets_bits_and_errors() {
         .collect();
     for name in ["trinity", "trinity-static", "paper", "paper-cabac"] {
         let profile = Profile::named(name).unwrap();
-        let encoded = encode(&values, rows, cols, &profile, Target::Bits(3.0)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Rate::Bits(3.0)).unwrap();
         let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         assert!(bits <= 3.0 && bits > 2.9, "{name}: {bits}");
         assert!((encoded.report.bits_per_value() - bits).abs() < 0.02, "{name}: {:?}", encoded.report);
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{name}");
-        let encoded = encode(&values, rows, cols, &profile, Target::Nmse(0.02)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Rate::Nmse(0.02)).unwrap();
         let got = nmse(&values, &encoded.recon);
         assert!(got <= 0.02 && got > 0.018, "{name}: {got}");
         assert!((got - encoded.report.nmse).abs() < 1e-6, "{name}");
@@ -300,7 +299,7 @@ fn pictures_go_through_every_profile() {
         let frames = vec![picture(96, 80, chroma, depth), picture(96, 80, chroma, depth)];
         let colour = if chroma == Chroma::C444 { Colour::Gbr } else { Colour::Unstated };
         let pictures = Pictures { frames, colour };
-        let target = if name == "lossless" { Target::Lossless } else { Target::Nmse(2e-4) };
+        let target = if name == "lossless" { Rate::Lossless } else { Rate::Nmse(2e-4) };
         let encoded = encode_frames(&pictures, &profile(name), target, Coding::Intra).unwrap();
         let Pictures { frames, .. } = pictures;
         let shown = Pictures { frames: encoded.recon.clone(), colour };
@@ -320,12 +319,12 @@ fn pictures_go_through_every_profile() {
 fn pictures_meet_bits_and_errors_over_all_their_planes() {
     let pictures = Pictures { frames: vec![picture(160, 120, Chroma::C420, 8); 2], colour: Colour::Unstated };
     for bits in [0.5, 1.5, 3.0] {
-        let coded = encode_frames(&pictures, &profile("trinity"), Target::Bits(bits), Coding::Intra).unwrap();
+        let coded = encode_frames(&pictures, &profile("trinity"), Rate::Bits(bits), Coding::Intra).unwrap();
         let found = 8.0 * coded.bytes.len() as f64 / (2.0 * 1.5 * 160.0 * 120.0);
         // Between steps at which another plan is chosen a rate may be missing.
         assert!(found <= bits && found > 0.95 * bits, "asked for {bits}, found {found}");
     }
-    let error = encode_frames(&pictures, &profile("trinity"), Target::Bits(1e-4), Coding::Intra).unwrap_err();
+    let error = encode_frames(&pictures, &profile("trinity"), Rate::Bits(1e-4), Coding::Intra).unwrap_err();
     assert!(matches!(error, Error::RateUnreachable { .. }), "{error}");
 }
 
@@ -338,7 +337,7 @@ fn ffmpeg_opens_the_still_picture_of_the_paper() {
     }
     for name in ["paper", "paper-cabac"] {
         let pictures = Pictures { frames: vec![picture(96, 80, Chroma::C420, 8)], colour: Colour::Unstated };
-        let encoded = encode_frames(&pictures, &profile(name), Target::Nmse(2e-4), Coding::Intra).unwrap();
+        let encoded = encode_frames(&pictures, &profile(name), Rate::Nmse(2e-4), Coding::Intra).unwrap();
         let path = std::env::temp_dir().join(format!("trinity-still-{name}-{}.264", std::process::id()));
         std::fs::write(&path, &encoded.bytes).unwrap();
         let shown = Command::new("ffmpeg")
@@ -357,7 +356,7 @@ fn ffmpeg_opens_the_still_picture_of_the_paper() {
 #[test]
 fn inter_is_refused_in_words() {
     let pictures = Pictures { frames: vec![picture(32, 32, Chroma::C400, 8)], colour: Colour::Unstated };
-    let error = encode_frames(&pictures, &profile("trinity"), Target::Bits(2.0), Coding::Inter).unwrap_err();
+    let error = encode_frames(&pictures, &profile("trinity"), Rate::Bits(2.0), Coding::Inter).unwrap_err();
     assert!(error.to_string().contains("inter prediction is not supported"), "{error}");
 }
 
@@ -367,7 +366,7 @@ fn bytes_do_not_depend_on_threads() {
     let profile = Profile::named("trinity-static").unwrap();
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| encode(&values, 300, 4000, &profile, Target::Step(0.3)).unwrap().bytes)
+        pool.install(|| encode(&values, 300, 4000, &profile, Rate::Step(0.3)).unwrap().bytes)
     };
     assert!(with(1) == with(3));
 }
@@ -383,7 +382,7 @@ fn a_basis_by_reference_saves_bits_and_must_be_the_same_on_both_sides() {
     };
     let basis = trinity_codec::Basis::learn(&mixed(61), cols, 64).unwrap();
     let (values, profile) = (mixed(71), Profile::named("trinity").unwrap());
-    let target = Target::Nmse(0.02);
+    let target = Rate::Nmse(0.02);
     let plain = encode(&values, rows, cols, &profile, target).unwrap();
     let turned = trinity_codec::encode_with_basis(&values, rows, cols, &profile, target, &basis).unwrap();
     assert!(nmse(&values, &turned.recon) <= 0.02 * 1.0001);
@@ -409,7 +408,7 @@ fn means_pay_where_rows_have_them() {
         let mut profile = profile("rdoq");
         profile.stages.transform = vec![Transform::None];
         profile.stages.prediction = vec![prediction.to_owned().try_into().unwrap()];
-        let encoded = encode(&values, rows, cols, &profile, Target::Step(0.2)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Rate::Step(0.2)).unwrap();
         8.0 * encoded.bytes.len() as f64 / values.len() as f64
     };
     assert!(bits("row-mean") < bits("none") - 2.0, "{} {}", bits("row-mean"), bits("none"));
@@ -417,7 +416,7 @@ fn means_pay_where_rows_have_them() {
     let mut open = profile("means");
     open.stages.prediction =
         ["none", "column-mean", "row-mean"].map(|name| name.to_owned().try_into().unwrap()).to_vec();
-    let encoded = encode(&values, rows, cols, &open, Target::Step(0.2)).unwrap();
+    let encoded = encode(&values, rows, cols, &open, Rate::Step(0.2)).unwrap();
     assert_eq!(encoded.report.plan.unwrap().prediction.to_string(), "row-mean");
 }
 
@@ -428,7 +427,7 @@ fn a_dead_zone_a_rate_and_a_trellis_are_each_worth_their_work() {
         let mut profile = profile("rdoq");
         profile.stages.transform = vec![Transform::None];
         profile.stages.quantization = quantization.to_owned().try_into().unwrap();
-        let encoded = encode(&values, 256, 256, &profile, Target::Bits(2.5)).unwrap();
+        let encoded = encode(&values, 256, 256, &profile, Rate::Bits(2.5)).unwrap();
         8.0 * encoded.bytes.len() as f64 / values.len() as f64 + 0.5 * nmse(&values, &encoded.recon).log2()
     };
     let gaps = ["dead-zone", "rdoq", "trellis-4", "trellis-8"].map(gap);
@@ -441,7 +440,7 @@ proptest! {
     #[test]
     fn every_chain_comes_back_as_the_encoder_said(chain in 0..CHAINS.len(), rows in 1usize..40, cols in 1usize..70, seed in 1u64.., shift in -4f32..4.0) {
         let values: Vec<f32> = gaussian(rows * cols, seed).iter().map(|v| v + shift).collect();
-        let encoded = encode(&values, rows, cols, &profile(CHAINS[chain].0), Target::Step(0.1)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile(CHAINS[chain].0), Rate::Step(0.1)).unwrap();
         let back = decode(&encoded.bytes).unwrap();
         prop_assert_eq!((back.rows, back.cols), (rows, cols));
         prop_assert_eq!(back.values, encoded.recon);
@@ -452,7 +451,7 @@ proptest! {
         let factor = (f64::from(scale)).exp2() as f32;
         let values: Vec<f32> = gaussian(rows * cols, seed).iter().map(|v| v * factor).collect();
         let profile = Profile::named(if lite { "trinity-static" } else { "trinity" }).unwrap();
-        let encoded = encode(&values, rows, cols, &profile, Target::Step(f64::from(scale + step).exp2())).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Rate::Step(f64::from(scale + step).exp2())).unwrap();
         let back = decode(&encoded.bytes).unwrap();
         prop_assert_eq!((back.rows, back.cols), (rows, cols));
         prop_assert_eq!(back.values, encoded.recon);
@@ -475,14 +474,14 @@ proptest! {
     fn damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0usize..4 + CHAINS.len()) {
         let values = gaussian(50 * 70, 9);
         let (name, target) = [
-            ("lossless", Target::Lossless),
-            ("trinity", Target::Nmse(0.02)),
-            ("trinity-static", Target::Nmse(0.02)),
-            ("paper", Target::Step(0.3)),
+            ("lossless", Rate::Lossless),
+            ("trinity", Rate::Nmse(0.02)),
+            ("trinity-static", Rate::Nmse(0.02)),
+            ("paper", Rate::Step(0.3)),
         ]
         .get(kind)
         .copied()
-        .unwrap_or_else(|| (CHAINS[kind - 4].0, Target::Nmse(0.02)));
+        .unwrap_or_else(|| (CHAINS[kind - 4].0, Rate::Nmse(0.02)));
         let mut bytes = encode(&values, 50, 70, &profile(name), target).unwrap().bytes;
         for (index, value) in flips {
             let at = index.index(bytes.len());
@@ -572,14 +571,14 @@ fn blocks_predicted_from_their_neighbours_cost_less_where_these_are_alike() {
     let (rows, cols) = (96, 128);
     let values = smooth(rows, cols);
     let bits = |name: &str| {
-        let encoded = encode(&values, rows, cols, &profile(name), Target::Nmse(1e-4)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile(name), Rate::Nmse(1e-4)).unwrap();
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{name}");
         encoded.report
     };
     let with = bits("intra-4");
     let mut without = profile("intra-4");
     without.stages.prediction = vec![trinity_codec::Prediction::NONE];
-    let without = encode(&values, rows, cols, &without, Target::Nmse(1e-4)).unwrap().report;
+    let without = encode(&values, rows, cols, &without, Rate::Nmse(1e-4)).unwrap().report;
     assert!(with.bits.prediction > 0.0);
     assert!(
         with.bits_per_value() < 0.8 * without.bits_per_value(),
@@ -590,7 +589,7 @@ fn blocks_predicted_from_their_neighbours_cost_less_where_these_are_alike() {
     // Among alternatives the encoder finds it by itself.
     let mut open = profile("intra-4");
     open.stages.prediction = vec![trinity_codec::Prediction::NONE, trinity_codec::Prediction::INTRA];
-    let found = encode(&values, rows, cols, &open, Target::Nmse(1e-4)).unwrap().report;
+    let found = encode(&values, rows, cols, &open, Rate::Nmse(1e-4)).unwrap().report;
     assert!(found.plan.unwrap().prediction.intra);
 }
 
@@ -614,7 +613,7 @@ fn a_rotation_is_taken_where_it_pays_and_left_where_it_does_not() {
         ),
         ((0..rows * cols).map(|i| if i % 97 == 0 { 20.0 } else { 0.3 * noise[i] }).collect(), "either"),
     ] {
-        let encoded = encode(&values, rows, cols, &profile, Target::Bits(3.0)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile, Rate::Bits(3.0)).unwrap();
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
         let chosen = encoded.report.plan.unwrap().preconditioning.to_string();
         assert!(name == "either" || chosen == name, "{chosen}");
@@ -641,7 +640,7 @@ fn matrices_are_stated_where_few_directions_hold_all_and_nowhere_else() {
     without.stages.preconditioning = vec!["none".to_owned().try_into().unwrap()];
     let values = low_rank(rows, cols);
     let bits = |profile: &Profile, values: &[f32]| {
-        let encoded = encode(values, rows, cols, profile, Target::Nmse(0.001)).unwrap();
+        let encoded = encode(values, rows, cols, profile, Rate::Nmse(0.001)).unwrap();
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon);
         assert!(nmse(values, &encoded.recon) <= 0.001_001);
         let stated = encoded.report.plan.unwrap().preconditioning.to_string().starts_with("stated-");
@@ -658,7 +657,7 @@ fn a_rate_is_met_where_exact_matrices_would_take_all_of_it() {
     let (rows, cols) = (64, 96);
     let values: Vec<f32> = (0..rows * cols).map(|i| (i as f32).sin()).collect();
     for bits in [1.0, 2.0, 2.878_906_25, 4.0, 8.0] {
-        let encoded = encode(&values, rows, cols, &profile("trinity"), Target::Bits(bits)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile("trinity"), Rate::Bits(bits)).unwrap();
         assert!(8.0 * encoded.bytes.len() as f64 <= bits * values.len() as f64, "{bits}");
         assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{bits}");
     }
@@ -669,7 +668,7 @@ fn errors_near_the_end_of_single_precision_are_what_was_asked_for() {
     let (rows, cols) = (256, 128);
     let values = low_rank(rows, cols);
     for target in [1e-4, 1e-8, 1e-11, 1e-12] {
-        let encoded = encode(&values, rows, cols, &profile("trinity"), Target::Nmse(target)).unwrap();
+        let encoded = encode(&values, rows, cols, &profile("trinity"), Rate::Nmse(target)).unwrap();
         let found = nmse(&values, &decode(&encoded.bytes).unwrap().values);
         assert!(found <= 1.001 * target, "{found:e} for {target:e}");
     }
@@ -678,7 +677,7 @@ fn errors_near_the_end_of_single_precision_are_what_was_asked_for() {
 #[test]
 fn a_stream_that_states_half_a_matrix_is_refused() {
     let (rows, cols) = (64, 48);
-    let encoded = encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Target::Nmse(0.01)).unwrap();
+    let encoded = encode(&low_rank(rows, cols), rows, cols, &profile("stated"), Rate::Nmse(0.01)).unwrap();
     // Behind the byte that says so stands the length of what is stated.
     let place = encoded.bytes[..20].iter().rposition(|&byte| byte == 1 << 5 | 4).unwrap() + 1;
     let mut bytes = encoded.bytes.clone();
@@ -746,7 +745,7 @@ fn a_profile_of_any_two_alternatives_round_trips_or_says_why_not() {
                         continue;
                     }
                 };
-                let encoded = encode(&values, rows, cols, &profile, Target::Step(0.25)).unwrap();
+                let encoded = encode(&values, rows, cols, &profile, Rate::Step(0.25)).unwrap();
                 assert!(nmse(&values, &encoded.recon) < 0.05, "{text}");
                 assert_eq!(decode(&encoded.bytes).unwrap().values, encoded.recon, "{text}");
                 let stages = encoded.report.stages(1 << 20);
@@ -777,7 +776,7 @@ fn the_worked_example_decodes_by_hand() {
     )
     .unwrap();
     let values = [0.0, 1.0, -3.0, 2.0];
-    let encoded = encode(&values, 1, 4, &profile, Target::Step(0.5)).unwrap();
+    let encoded = encode(&values, 1, 4, &profile, Rate::Step(0.5)).unwrap();
     assert_eq!(encoded.bytes, EXAMPLE);
     assert_eq!(by_hand::decode(EXAMPLE), values);
     assert_eq!(decode(EXAMPLE).unwrap().values, values);

@@ -26,7 +26,7 @@ pub trait BlockSize<const N: usize, const LEN: usize> {
     fn edge(window: &Window, x: usize, y: usize, mb: Available, depth: u32) -> Edge<N>;
     /// The level scale of a list at QP′ % 6.
     fn scale(scale: &LevelScale, list: usize, qp_rem: usize) -> &[i32; LEN];
-    /// From levels to residual, in place.
+    /// Turns levels into the residual, in place.
     fn rebuild(levels: &mut [i32; LEN], scale: &[i32; LEN], qp_per: u32);
     fn forward(residual: &[i32; LEN]) -> [i32; LEN];
 

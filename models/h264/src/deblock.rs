@@ -23,7 +23,7 @@ pub struct SliceFilter {
 /// A coded picture to be filtered, one colour plane or all of them.
 pub struct PictureFilter<'a> {
     pub map: &'a MbMap,
-    /// By slice number less one.
+    /// Filters of slices, by slice number less one.
     pub slices: &'a [SliceFilter],
     pub structure: Structure,
     pub chroma: Chroma,
@@ -40,9 +40,9 @@ impl std::fmt::Debug for PictureFilter<'_> {
 struct Line {
     /// Index of the first q0.
     at: usize,
-    /// From p0 to q0.
+    /// Samples from p0 to q0.
     across: usize,
-    /// From one sample of the edge to the next.
+    /// Samples from one place of the edge to the next.
     along: usize,
     count: usize,
 }

@@ -37,10 +37,12 @@ pub fn encode(frames: &[Frame], params: &Params) -> Result<Coded, Error> {
     let shape = check(frames, params)?;
     let run = |plan: QpPlan| encode_at(frames, params, &shape, plan);
     let lowest = -6 * (shape.depth as i32 - 8);
+    if let Some(qp) = params.rate.picture_qp(shape.depth)? {
+        return Ok(run(QpPlan { qp, switch_at: usize::MAX }));
+    }
     Ok(match params.rate {
         Rate::Lossless => run(QpPlan { qp: lowest, switch_at: usize::MAX }),
-        Rate::Qp(qp) => run(QpPlan { qp, switch_at: usize::MAX }),
-        Rate::Bits(_) | Rate::Mse(_) => {
+        _ => {
             let mbs = shape.width_mbs() * shape.height_mbs();
             let coded = rate::search(frames, params.rate, lowest, mbs, run);
             match params.rate {
@@ -61,11 +63,6 @@ fn check(frames: &[Frame], params: &Params) -> Result<StreamShape, Error> {
     let shape = StreamShape::new(&frames[0], params, params.rate == Rate::Lossless);
     if shape.width == 0 || shape.height == 0 || shape.width_mbs() * shape.height_mbs() > 139_264 {
         return bad(format!("{}×{} is outside what H.264's levels allow", shape.width, shape.height));
-    }
-    if let Rate::Qp(qp) = params.rate
-        && !(-6 * (shape.depth as i32 - 8)..=51).contains(&qp)
-    {
-        return bad(format!("QP {qp} is outside {} to 51", -6 * (shape.depth as i32 - 8)));
     }
     if let Rate::Bits(target) | Rate::Mse(target) = params.rate
         && !(target.is_finite() && target > 0.0)

@@ -9,7 +9,7 @@
 //! use trinity_h264::{Params, Rate, decode, encode};
 //! use trinity_bits::{Chroma, Frame};
 //! let frame = Frame::filled(64, 48, Chroma::C400, 8, 120);
-//! let coded = encode(&[frame], &Params { rate: Rate::Qp(30), ..Params::default() })?;
+//! let coded = encode(&[frame], &Params { rate: Rate::Qp(30.0), ..Params::default() })?;
 //! assert_eq!(decode(&coded.stream)?, coded.recon);
 //! # Ok::<(), trinity_h264::Error>(())
 //! ```

@@ -211,7 +211,7 @@ pub fn available_4x4(x: usize, y: usize, mb: Available) -> Available {
     }
 }
 
-/// The same for the 8×8 block at (x, y), in units of 8 samples.
+/// Neighbours of the 8×8 block at (x, y), in units of 8 samples.
 #[inline(always)]
 pub fn available_8x8(x: usize, y: usize, mb: Available) -> Available {
     Available {

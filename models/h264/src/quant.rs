@@ -84,7 +84,7 @@ pub struct LevelScale {
 }
 
 impl LevelScale {
-    /// From the lists in force; `None` is Flat.
+    /// Scales from the lists in force; `None` is Flat.
     pub fn new(lists: Option<&ScalingLists>) -> Self {
         let flat = ScalingLists::default();
         let lists = lists.unwrap_or(&flat);

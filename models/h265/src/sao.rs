@@ -38,7 +38,7 @@ pub enum EdgeClass {
 }
 
 impl EdgeClass {
-    /// From sao_eo_class, 0 to 3.
+    /// The class of a sao_eo_class, 0 to 3.
     pub fn from_index(index: u32) -> Self {
         [Self::Horizontal, Self::Vertical, Self::Falling, Self::Rising][index as usize & 3]
     }

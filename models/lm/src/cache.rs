@@ -8,7 +8,7 @@
 //! of codecs.
 
 use crate::calibrate::damped;
-use crate::{Error, Hooks, Matrix, Model, Text};
+use crate::{Error, Hooks, Model, Text, TokenRows};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::sync::Mutex;
 
@@ -200,15 +200,15 @@ impl std::fmt::Debug for Turned<'_> {
 }
 
 impl Hooks for Turned<'_> {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
-        let Matrix { rows, cols, values } = matrix;
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
+        let TokenRows { rows, cols, values } = matrix;
         self.turns.apply(layer, kind, Direction::Forward, values);
-        let bits = self.hooks.kv(layer, kind, Matrix { rows, cols, values })?;
+        let bits = self.hooks.kv(layer, kind, TokenRows { rows, cols, values })?;
         self.turns.apply(layer, kind, Direction::Back, values);
         Ok(bits)
     }
 
-    fn activation(&self, stage: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.hooks.activation(stage, matrix)
     }
 

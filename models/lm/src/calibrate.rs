@@ -249,11 +249,8 @@ mod tests {
 
     #[test]
     fn chance_falls_with_the_tokens_and_not_below_what_is_there() {
-        let mut state = 3u64;
-        let mut noise = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
-        };
+        let mut random = trinity_numeric::random::Lcg(3);
+        let mut noise = || random.uniform() - 0.5;
         let channels = 48;
         let mut share = |tokens: usize, common: f32| {
             let rows = (0..tokens).flat_map(|_| {

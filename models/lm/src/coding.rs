@@ -6,8 +6,8 @@
 
 use crate::baselines::Baseline;
 use crate::calibrate::InputMoments;
-use crate::{Hooks, Matrix};
-use trinity_tensor::codec::{self, Method, Moments, Precondition, Target, TensorCodec};
+use crate::{Hooks, TokenRows};
+use trinity_tensor::codec::{self, Method, Moments, Precondition, Rate, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// `CODEC@BITS`: a codec and what it may spend.
@@ -179,7 +179,7 @@ impl Coding {
         let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
             .map_err(|e| e.to_string())?;
         let encoded = codec
-            .encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(moments.values()))
+            .encode_weighted(&tensor, Rate::Bits(bits), Moments::of_columns(moments.values()))
             .map_err(|e| e.to_string())?;
         let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
         decoded.dtype().to_f32(decoded.data(), values);
@@ -210,16 +210,16 @@ impl Coding {
             }
             Coder::Baseline(baseline) => baseline.apply(cols, values, None),
             Coder::Codec(codec) => {
-                through(codec.as_ref(), Target::Bits(bits), class, Matrix { rows, cols, values })
+                through(codec.as_ref(), Rate::Bits(bits), class, TokenRows { rows, cols, values })
             }
         }
     }
 
     /// Codes a block of a cache in place, of keys (`kind` "k") or values; answers the bits it takes.
-    fn apply_to_cache(&self, kind: &str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn apply_to_cache(&self, kind: &str, matrix: TokenRows<'_>) -> Result<u64, String> {
         match &self.coder {
             Coder::Codec(codec) if !matrix.values.is_empty() => {
-                through_named(codec.as_ref(), Target::Bits(self.bits), (kind, Class::KvCache), matrix)
+                through_named(codec.as_ref(), Rate::Bits(self.bits), (kind, Class::KvCache), matrix)
             }
             _ => self.apply(Class::KvCache, matrix.rows, matrix.cols, matrix.values, self.bits),
         }
@@ -229,9 +229,9 @@ impl Coding {
 /// Puts in place of a matrix what a codec makes of it; answers the bits it takes.
 pub fn through(
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     class: Class,
-    matrix: Matrix<'_>,
+    matrix: TokenRows<'_>,
 ) -> Result<u64, String> {
     through_named(codec, target, ("matrix", class), matrix)
 }
@@ -239,11 +239,11 @@ pub fn through(
 /// As [`through`], of a tensor of that name: some codecs treat keys and values differently.
 fn through_named(
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     (name, class): (&str, Class),
-    matrix: Matrix<'_>,
+    matrix: TokenRows<'_>,
 ) -> Result<u64, String> {
-    let Matrix { rows, cols, values } = matrix;
+    let TokenRows { rows, cols, values } = matrix;
     let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let tensor = Tensor::new(name, class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
     let encoded = codec.encode(&tensor, target).map_err(|e| e.to_string())?;
@@ -290,25 +290,25 @@ impl CodedPaths {
         &self,
         cols: usize,
         values: &mut [f32],
-        code: impl Fn(Matrix<'_>) -> Result<u64, String>,
+        code: impl Fn(TokenRows<'_>) -> Result<u64, String>,
     ) -> Result<u64, String> {
         values.chunks_mut(self.block.max(1) * cols).try_fold(0, |bits, block| {
-            Ok(bits + code(Matrix { rows: block.len() / cols, cols, values: block })?)
+            Ok(bits + code(TokenRows { rows: block.len() / cols, cols, values: block })?)
         })
     }
 }
 
 impl Hooks for CodedPaths {
-    fn kv(&self, _: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, _: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         let Some(coding) = &self.kv else { return Ok(0) };
         let (kept, coded) = matrix.values.split_at_mut(self.sink.min(matrix.rows) * matrix.cols);
         let spent = self.in_blocks(matrix.cols, coded, |block| coding.apply_to_cache(kind, block))?;
         Ok(spent + KEPT_BITS * kept.len() as u64)
     }
 
-    fn activation(&self, _: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, _: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         let Some(coding) = &self.activations else { return Ok(0) };
-        self.in_blocks(matrix.cols, matrix.values, |Matrix { rows, cols, values }| {
+        self.in_blocks(matrix.cols, matrix.values, |TokenRows { rows, cols, values }| {
             coding.apply(Class::Activation, rows, cols, values, coding.bits)
         })
     }

@@ -2,7 +2,7 @@
 
 /// A matrix of one window, a row a token.
 #[derive(Debug)]
-pub struct Matrix<'m> {
+pub struct TokenRows<'m> {
     pub rows: usize,
     pub cols: usize,
     /// `rows * cols` values, row by row; a hook writes what the model goes on with.
@@ -13,12 +13,12 @@ pub struct Matrix<'m> {
 /// an answer is the bits the replaced tensor would take in store or on a wire.
 pub trait Hooks: Sync {
     /// K (after rotary positions, unless [`Hooks::before_rotary`]) or V of `layer`, as a cache would hold it.
-    fn kv(&self, _layer: usize, _kind: &'static str, _matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, _layer: usize, _kind: &'static str, _matrix: TokenRows<'_>) -> Result<u64, String> {
         Ok(0)
     }
 
     /// The residual stream that pipeline stage `stage` sends to the next.
-    fn activation(&self, _stage: usize, _matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, _stage: usize, _matrix: TokenRows<'_>) -> Result<u64, String> {
         Ok(0)
     }
 

@@ -55,7 +55,7 @@ pub use checkpoint::Checkpoint;
 pub use config::{Config, Family, LayerKind};
 pub use error::{Error, Problem};
 pub use fidelity::Fidelity;
-pub use hooks::{Hooks, Matrix, NoHooks};
+pub use hooks::{Hooks, NoHooks, TokenRows};
 pub use model::{LONGEST_WINDOW, Model, Weight};
 pub use score::{Reference, Score, score, score_against};
 pub use text::{Text, Window};

@@ -6,7 +6,7 @@ use crate::layer::{self, Layer};
 use crate::linear::Linear;
 use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place};
 use crate::rotary::Rotary;
-use crate::{Checkpoint, Config, Error, Hooks, Matrix};
+use crate::{Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ impl Model {
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
             if boundary {
-                let matrix = Matrix { rows: tokens.len(), cols: h, values: &mut work.residual };
+                let matrix = TokenRows { rows: tokens.len(), cols: h, values: &mut work.residual };
                 bits.activation_values += matrix.values.len() as u64;
                 bits.activation += hooks.activation(stage - 1, matrix).map_err(|reason| Error::Hook {
                     place: format!("activations after layer {n}"),
@@ -304,7 +304,7 @@ impl Model {
         let (rotary, window) = self.rotary_of(n);
         let mut replace = |kind: &'static str, values: &mut [f32]| {
             bits.kv_values += values.len() as u64;
-            let matrix = Matrix { rows: work.tokens, cols: config.kv_size(), values };
+            let matrix = TokenRows { rows: work.tokens, cols: config.kv_size(), values };
             let spent = hooks.kv(n, kind, matrix);
             bits.kv += spent
                 .map_err(|reason| Error::Hook { place: format!("{kind} cache of layer {n}"), reason })?;

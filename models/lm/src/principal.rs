@@ -4,7 +4,7 @@
 //! layers as well; here a layer is coded before the next one reads, so each has its own basis. Knows nothing of codecs.
 
 use crate::cache::{CacheTurns, Turned};
-use crate::{Error, Hooks, Matrix, Model, Text};
+use crate::{Error, Hooks, Model, Text, TokenRows};
 use nalgebra::{DMatrix, DMatrixView};
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,7 +67,7 @@ struct Collector {
 }
 
 impl Hooks for Collector {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         let rows = &matrix.values[self.sink.min(matrix.rows) * matrix.cols..];
         let mut layers = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
         layers[layer][usize::from(kind == "v")].add(rows);
@@ -128,18 +128,18 @@ impl std::fmt::Debug for InBasis<'_> {
 }
 
 impl Hooks for InBasis<'_> {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         let basis = if kind == "k" { &self.bases.keys[layer] } else { &self.bases.values[layer] };
-        let Matrix { rows, cols, values } = matrix;
+        let TokenRows { rows, cols, values } = matrix;
         let mut turned = values.to_vec();
         basis.forward(&mut turned, cols).map_err(|error| error.to_string())?;
-        let bits = self.hooks.kv(layer, kind, Matrix { rows, cols, values: &mut turned })?;
+        let bits = self.hooks.kv(layer, kind, TokenRows { rows, cols, values: &mut turned })?;
         basis.inverse(&mut turned, cols);
         values.copy_from_slice(&turned);
         Ok(bits)
     }
 
-    fn activation(&self, stage: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.hooks.activation(stage, matrix)
     }
 
@@ -170,12 +170,12 @@ impl std::fmt::Debug for TurnedInBasis<'_> {
 }
 
 impl Hooks for TurnedInBasis<'_> {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         let inner = InBasis { hooks: self.hooks, bases: self.bases };
         Turned { hooks: &inner, turns: self.turns }.kv(layer, kind, matrix)
     }
 
-    fn activation(&self, stage: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.hooks.activation(stage, matrix)
     }
 

@@ -9,7 +9,8 @@ use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_lm::keeper::{Fate, Keeper};
 use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
-    Checkpoint, Error, Hooks, Matrix, Model, NoHooks, Reference, Text, Weight, builtin, score, score_against,
+    Checkpoint, Error, Hooks, Model, NoHooks, Reference, Text, TokenRows, Weight, builtin, score,
+    score_against,
 };
 use trinity_tensor::Class;
 
@@ -94,7 +95,7 @@ struct Count {
 }
 
 impl Hooks for Count {
-    fn kv(&self, _: usize, kind: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, _: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         assert!(kind == "k" || kind == "v");
         self.kv.fetch_add(matrix.values.len() as u64, Ordering::Relaxed);
         if self.erase {
@@ -103,7 +104,7 @@ impl Hooks for Count {
         Ok(3 * matrix.values.len() as u64)
     }
 
-    fn activation(&self, stage: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         assert!(stage < 3);
         self.activation.fetch_add(matrix.values.len() as u64, Ordering::Relaxed);
         Ok(4 * matrix.values.len() as u64)
@@ -151,7 +152,7 @@ fn scores_are_the_same_for_any_number_of_threads() {
 fn a_failing_hook_is_named() {
     struct Fails;
     impl Hooks for Fails {
-        fn kv(&self, _: usize, _: &'static str, _: Matrix<'_>) -> Result<u64, String> {
+        fn kv(&self, _: usize, _: &'static str, _: TokenRows<'_>) -> Result<u64, String> {
             Err("no room".into())
         }
         fn wants_kv(&self) -> bool {

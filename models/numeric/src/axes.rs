@@ -68,7 +68,7 @@ struct Tridiagonal {
 }
 
 impl Tridiagonal {
-    /// Of a symmetric matrix over `scale`.
+    /// The tridiagonal form of a symmetric matrix over `scale`.
     #[inline(always)]
     fn of(moments: &[f64], size: usize, scale: f64) -> Self {
         let lower = |i: usize, j: usize| moments[i.max(j) * size + i.min(j)] / scale;
@@ -204,7 +204,7 @@ fn dots(columns: &[f64], size: usize, first: usize, vector: &[f64]) -> Vec<f64> 
         .collect()
 }
 
-/// In four sums, so that they can stand side by side.
+/// The dot product in four sums, so that they can stand side by side.
 #[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());

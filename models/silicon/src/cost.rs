@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     pub area_mm2: f64,
-    /// At full throughput.
+    /// Power at full throughput.
     pub power_w: f64,
     /// Input of an encoder, output of a decoder.
     pub throughput_gbps: f64,

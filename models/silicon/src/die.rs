@@ -19,7 +19,7 @@ pub use power::{Activity, PowerByPart, energy_scale, most_clock_ratio, power, su
 
 /// A row of one of the constants' tables, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row(pub u16);
+pub struct RowIndex(pub u16);
 
 /// One SM or CU, as it is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,18 +37,18 @@ pub struct Sm {
 /// A die, all of it, before units are fused off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
-    /// In [`Constants::processes`].
-    pub process: Row,
+    /// The process, by its place in [`Constants::processes`].
+    pub process: RowIndex,
     pub sms: f64,
     pub sm: Sm,
     pub l2_mib: f64,
     pub l2_bytes_per_clock: f64,
-    /// In [`Constants::memories`].
-    pub memory: Row,
+    /// The memory, by its place in [`Constants::memories`].
+    pub memory: RowIndex,
     /// HBM stacks or 32-bit channels.
     pub memory_units: f64,
-    /// In [`Constants::links`].
-    pub link: Row,
+    /// The link, by its place in [`Constants::links`].
+    pub link: RowIndex,
     pub links: f64,
     pub pcie_lanes: f64,
     /// NVDEC and NVENC engines.
@@ -106,7 +106,7 @@ impl Constants {
     /// # Errors
     ///
     /// When there are no data for it.
-    pub fn process(&self, name: &str) -> Result<Row, Error> {
+    pub fn process(&self, name: &str) -> Result<RowIndex, Error> {
         let known = || join(self.processes.iter().map(|row| row.name.as_str()));
         find(self.processes.iter().map(|row| row.name.as_str()), name)
             .ok_or_else(|| Error::Process { name: name.into(), known: known() })
@@ -117,7 +117,7 @@ impl Constants {
     /// # Errors
     ///
     /// When there are no data for it.
-    pub fn memory(&self, name: &str) -> Result<Row, Error> {
+    pub fn memory(&self, name: &str) -> Result<RowIndex, Error> {
         let known = || join(self.memories.iter().map(|row| row.name.as_str()));
         find(self.memories.iter().map(|row| row.name.as_str()), name)
             .ok_or_else(|| Error::Memory { name: name.into(), known: known() })
@@ -128,15 +128,15 @@ impl Constants {
     /// # Errors
     ///
     /// When there are no data for it.
-    pub fn link(&self, name: &str) -> Result<Row, Error> {
+    pub fn link(&self, name: &str) -> Result<RowIndex, Error> {
         let known = || join(self.links.iter().map(|row| row.name.as_str()));
         find(self.links.iter().map(|row| row.name.as_str()), name)
             .ok_or_else(|| Error::Link { name: name.into(), known: known() })
     }
 }
 
-fn find<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<Row> {
-    names.position(|known| known == name).and_then(|at| u16::try_from(at).ok()).map(Row)
+fn find<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<RowIndex> {
+    names.position(|known| known == name).and_then(|at| u16::try_from(at).ok()).map(RowIndex)
 }
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {

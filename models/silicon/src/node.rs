@@ -43,7 +43,7 @@ impl Node {
         self.area_factor(to).sqrt() * (to.supply_v / self.supply_v).powi(2)
     }
 
-    /// The same design, at the same clock, at `to`.
+    /// The cost of a design at `to`, at the same clock.
     pub fn scale(&self, cost: Cost, to: &Self) -> Cost {
         Cost {
             area_mm2: cost.area_mm2 * self.area_factor(to),

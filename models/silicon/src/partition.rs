@@ -3,7 +3,7 @@
 
 use crate::cost::{Cost, Error, InstanceRate};
 use crate::stages::{Design, Technology, XK264};
-use crate::table3::{Row, THREE_IN_ONE_DECODER, THREE_IN_ONE_ENCODER};
+use crate::table3::{THREE_IN_ONE_DECODER, THREE_IN_ONE_ENCODER, Table3Row};
 
 /// Share of the encoder that tensors, images and video have in common (§7).
 pub const SHARED_FRACTION: f64 = 0.8;
@@ -31,7 +31,7 @@ pub struct ThreeInOne {
 }
 
 impl ThreeInOne {
-    fn of(row: &Row) -> Self {
+    fn of(row: &Table3Row) -> Self {
         let alignment_mm2 = ALIGNMENT_LANES * ALIGNMENT_KGE_PER_LANE * 1e3 * Technology::ASAP7.gate_um2
             / Technology::ASAP7.utilization
             / 1e6;

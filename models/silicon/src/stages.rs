@@ -6,7 +6,7 @@
 //! 1.3–1.5 times smaller. Hence [`reconcile`].
 
 use crate::cost::{Cost, Error, InstanceRate};
-use crate::table3::Row;
+use crate::table3::Table3Row;
 
 /// A stage of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -252,7 +252,7 @@ pub struct Reconciliation {
 }
 
 /// Holds a design against the row of Table 3 that it should add up to.
-pub fn reconcile(design: &Design, technology: &Technology, row: &Row) -> Reconciliation {
+pub fn reconcile(design: &Design, technology: &Technology, row: &Table3Row) -> Reconciliation {
     let one = design.cost(technology);
     let table = row.cost();
     let model = one.instances(table.throughput_gbps / one.throughput_gbps);

@@ -52,7 +52,7 @@ pub struct Assumed {
     /// Share of a placed block that is cells.
     pub utilization: f64,
     pub sram_um2_per_bit: f64,
-    /// In arrays below `small_sram_bits`.
+    /// Area of a bit in arrays below `small_sram_bits`.
     pub small_sram_um2_per_bit: Option<f64>,
     pub small_sram_bits: Option<f64>,
     pub sram_setup_ps: Option<f64>,
@@ -80,7 +80,7 @@ pub struct Design {
     /// Placed, with SRAM.
     pub area_mm2: f64,
     pub critical_ps: f64,
-    /// With wires.
+    /// The clock that is met with wires.
     pub clock_ghz: f64,
     /// While every stage is at work, on captured tensors.
     pub values_per_cycle: Option<f64>,
@@ -111,7 +111,7 @@ pub struct Stage {
     pub copies: u64,
     pub cells: Option<u64>,
     pub flip_flops: Option<u64>,
-    /// Of one copy, as are bits and µm² of SRAM.
+    /// Logic of one copy, as are bits and µm² of SRAM.
     pub logic_um2: f64,
     pub sram_bits: u64,
     pub sram_um2: f64,

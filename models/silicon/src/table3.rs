@@ -4,7 +4,7 @@ use crate::cost::{Cost, EnergyColumn, InstanceRate};
 
 /// One codec block of Table 3 (ASAP7, 7 nm, normalized to 100 Gb/s).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct Table3Row {
     pub name: &'static str,
     pub power_w: f64,
     pub area_mm2: f64,
@@ -20,10 +20,10 @@ pub const NCCL_PJ_PER_BIT: f64 = 5120.0;
 include!(concat!(env!("OUT_DIR"), "/table3.rs"));
 
 /// All rows, in the table's order.
-pub const ROWS: [Row; 6] =
+pub const ROWS: [Table3Row; 6] =
     [H264_ENCODER, H264_DECODER, H265_ENCODER, H265_DECODER, THREE_IN_ONE_ENCODER, THREE_IN_ONE_DECODER];
 
-impl Row {
+impl Table3Row {
     /// Energy of one input bit.
     pub fn pj_per_bit(&self, column: EnergyColumn) -> f64 {
         match column {
@@ -76,7 +76,7 @@ pub struct Headlines {
 }
 
 /// Headlines for a codec at a compression ratio.
-pub fn headlines(encoder: &Row, decoder: &Row, ratio: f64, column: EnergyColumn) -> Headlines {
+pub fn headlines(encoder: &Table3Row, decoder: &Table3Row, ratio: f64, column: EnergyColumn) -> Headlines {
     let codec = encoder.pj_per_bit(column) + decoder.pj_per_bit(column);
     Headlines {
         communication_over_codec: NCCL_PJ_PER_BIT / codec,
@@ -127,7 +127,7 @@ mod tests {
     /// A misprint anywhere in the table moves these sums.
     #[test]
     fn the_table_adds_up() {
-        let sum = |f: fn(&Row) -> f64| ROWS.iter().map(f).sum::<f64>();
+        let sum = |f: fn(&Table3Row) -> f64| ROWS.iter().map(f).sum::<f64>();
         assert!((sum(|r| r.power_w) - 18.76).abs() < 1e-9);
         assert!((sum(|r| r.area_mm2) - 17.01).abs() < 1e-9);
         assert!((sum(|r| r.printed_pj_per_bit) - 2856.3).abs() < 1e-9);

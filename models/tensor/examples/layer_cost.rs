@@ -12,14 +12,14 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use trinity_bits::{Chroma, Frame};
-use trinity_tensor::codec::{Encoded, Limits, Target, TensorCodec, Tiling, codec};
+use trinity_tensor::codec::{Encoded, Limits, Rate, TensorCodec, Tiling, codec};
 use trinity_tensor::pipeline::{OnNonFinite, encode_file};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
 const ROUNDS: usize = 3;
 const ROWS: usize = 1024;
 const COLS: usize = 2048;
-const QP: i32 = 22;
+const QP: f64 = 22.0;
 
 fn main() {
     let codec_name = std::env::args().nth(1).unwrap_or_else(|| "h265-fast".into());
@@ -73,7 +73,7 @@ fn threads(
     let path = folder.path().join("large.npy");
     trinity_tensor::file::write_npy(&path, &gaussian(4 * ROWS, COLS)).unwrap();
     let file = TensorFile::open(&path).unwrap();
-    let choice = |_: &trinity_tensor::Entry| (codec_name.to_owned(), Target::Qp(QP.into()));
+    let choice = |_: &trinity_tensor::Entry| (codec_name.to_owned(), Rate::Qp(QP));
     let out = folder.path().join("large.tri");
     let wall = |work: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -98,7 +98,7 @@ fn threads(
 }
 
 fn as_tensor(codec: &dyn TensorCodec, tensor: &Tensor) -> Encoded {
-    codec.encode(tensor, Target::Qp(QP.into())).unwrap()
+    codec.encode(tensor, Rate::Qp(QP)).unwrap()
 }
 
 /// The least processor time of each, rounds alternating.

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::codec::{Metrics, Rate, codec};
 use trinity_tensor::{Class, TensorFile};
 
 /// H.264, then the encoders of models/silicon/rtl by their designs' names.
@@ -45,7 +45,7 @@ fn measure(path: &Path, nmse: f64) -> Result<(), trinity_tensor::Error> {
             let (mut bits, mut lost) = (0.0, 0.0);
             for entry in &tensors {
                 let tensor = entry.read()?;
-                let encoded = codec.encode(&tensor, Target::Nmse(nmse))?;
+                let encoded = codec.encode(&tensor, Rate::Nmse(nmse))?;
                 bits += encoded.bits_per_value() / tensors.len() as f64;
                 lost += Metrics::between(&tensor, &codec.decode(&encoded)?).nmse / tensors.len() as f64;
             }

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use trinity_bits::{Chroma, Frame};
 use trinity_codec::line::{Number, Sample};
-use trinity_h264::{Params, Rate};
-use trinity_tensor::codec::{Target, codec};
+use trinity_h264::Params;
+use trinity_tensor::codec::{Rate, codec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -79,7 +79,7 @@ fn h264(gray: &Frame, samples: &[u16]) -> Outcome<Vec<Point>> {
     let of = |qp: i32| -> Outcome<Point> {
         let coded = trinity_h264::encode(
             std::slice::from_ref(gray),
-            &Params { rate: Rate::Qp(qp), ..Params::default() },
+            &Params { rate: Rate::Qp(qp.into()), ..Params::default() },
         )?;
         let back = trinity_h264::decode(&coded.stream)?;
         let quality = psnr(samples, back[0].planes[0].samples.iter().copied());
@@ -96,7 +96,7 @@ fn line(name: &str, samples: &[u16], width: usize, height: usize) -> Outcome<Vec
     let codec = codec(name)?;
     let of = |goal: i32| -> Outcome<Point> {
         let error = 255.0f64.powi(2) / 10f64.powf(f64::from(goal) / 10.0);
-        let encoded = codec.encode(&plane, Target::Nmse(error / energy))?;
+        let encoded = codec.encode(&plane, Rate::Nmse(error / energy))?;
         let back = codec.decode(&encoded)?;
         let mut decoded = vec![0.0; samples.len()];
         back.dtype().to_f32(back.data(), &mut decoded);

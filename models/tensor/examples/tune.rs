@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use trinity_numeric::tuned::Tuned;
-use trinity_tensor::codec::{Target, codec};
+use trinity_tensor::codec::{Rate, codec};
 use trinity_tensor::{Entry, Error, TensorFile, crop};
 
 const NMSE: [f64; 3] = [0.003, 0.01, 0.03];
@@ -96,7 +96,7 @@ fn measure(name: &str, pieces: &[trinity_tensor::Tensor]) -> Result<(f64, f64), 
     for piece in pieces {
         for nmse in NMSE {
             let start = Instant::now();
-            bits += 8 * codec.encode(piece, Target::Nmse(nmse))?.bytes.len();
+            bits += 8 * codec.encode(piece, Rate::Nmse(nmse))?.bytes.len();
             seconds += start.elapsed().as_secs_f64();
             values += piece.len();
         }

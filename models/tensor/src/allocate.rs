@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use crate::codec::{Metrics, Target, TensorCodec};
+use crate::codec::{Metrics, Rate, TensorCodec};
 use crate::{Entry, Error, Tensor};
 
 /// How a budget is shared out.
@@ -80,7 +80,7 @@ impl Curve {
         let sample = Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![rows, cols], data)?;
         let mut points = Vec::new();
         for rate in [bits - SPACING, bits, bits + SPACING] {
-            let encoded = match codec.encode(&sample, Target::Bits(rate.max(BITS.0))) {
+            let encoded = match codec.encode(&sample, Rate::Bits(rate.max(BITS.0))) {
                 Ok(encoded) => encoded,
                 Err(Error::Unreachable { .. }) => continue,
                 Err(error) => return Err(error),

@@ -40,7 +40,7 @@ mod video;
 pub use align::{Aligned, Granularity, align_to_integers};
 pub use basis::Basis;
 pub use cache::CACHES;
-pub use contract::{Encoded, Target, TensorCodec};
+pub use contract::{Encoded, TensorCodec};
 pub use device::{StreamCounts, decoded_counts, encoded_counts, use_device};
 pub use entropy::{SYMBOL_CODERS, SymbolCoder};
 pub use grouped::{Grouped, Method, bits_per_value as grouped_bits_per_value, width_within};
@@ -53,6 +53,7 @@ pub(crate) use precondition::PcaLearner;
 pub use precondition::{PcaBasis, Precondition, Preconditioned};
 pub(crate) use registry::decoder;
 pub use registry::{CALIBRATED, PAPER_BASELINES, calibrated_rate, codec, file_names, is_external, names};
+pub use trinity_bits::Rate;
 pub use trinity_codec::line::Device;
 pub use trinity_codec::{Inputs, Moments, StageCost};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 use crate::codec::{
-    MetricSums, Metrics, PcaBasis, PcaLearner, Precondition, Preconditioned, Target, TensorCodec, VERSION,
+    MetricSums, Metrics, PcaBasis, PcaLearner, Precondition, Preconditioned, Rate, TensorCodec, VERSION,
     codec, device_of, order0,
 };
 use crate::memory::ContentHash;
@@ -120,7 +120,7 @@ impl std::fmt::Display for Turn {
 /// What a cell of the table asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    Target(Target),
+    Target(Rate),
     /// Whatever rate a number format or a lossless codec has.
     OwnRate,
 }
@@ -128,8 +128,8 @@ pub enum Goal {
 impl Goal {
     /// The goals of a codec where such targets are asked for: bit rates mean
     /// nothing to a codec that has but one.
-    pub fn of(codec: &str, targets: &[Target]) -> Result<Vec<Self>, Error> {
-        let in_bits = targets.iter().all(|target| matches!(target, Target::Bits(_)));
+    pub fn of(codec: &str, targets: &[Rate]) -> Result<Vec<Self>, Error> {
+        let in_bits = targets.iter().all(|target| matches!(target, Rate::Bits(_)));
         let reference = codec == ORDER0 || codec == GAUSSIAN;
         if in_bits && !reference && self::codec(codec)?.has_one_rate() {
             return Ok(vec![Self::OwnRate]);
@@ -139,10 +139,10 @@ impl Goal {
 }
 
 /// A target as the column of that name has it.
-pub fn column(target: Target) -> String {
+pub fn column(target: Rate) -> String {
     match target {
-        Target::Bits(number) | Target::Nmse(number) | Target::Qp(number) => number.to_string(),
-        Target::Lossless => "lossless".into(),
+        Rate::Bits(number) | Rate::Nmse(number) | Rate::Qp(number) => number.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -244,11 +244,11 @@ impl Job<'_> {
         self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s)
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> Rate {
         match self.goal {
             Goal::Target(target) => target,
             // More than any number takes in any format.
-            Goal::OwnRate => Target::Bits(128.0),
+            Goal::OwnRate => Rate::Bits(128.0),
         }
     }
 
@@ -267,8 +267,8 @@ impl Job<'_> {
             precondition: self.turn.to_string(),
             target: match self.goal {
                 Goal::Target(target) => column(target),
-                Goal::OwnRate if metrics.nmse == 0.0 => column(Target::Lossless),
-                Goal::OwnRate => column(Target::Bits((bits_per_value * 100.0).ceil() / 100.0)),
+                Goal::OwnRate if metrics.nmse == 0.0 => column(Rate::Lossless),
+                Goal::OwnRate => column(Rate::Bits((bits_per_value * 100.0).ceil() / 100.0)),
             },
             bits_per_value,
             nmse: metrics.nmse,
@@ -313,11 +313,11 @@ impl Job<'_> {
     fn reference(&self) -> Result<ComparisonRow, Error> {
         let (mut bits, mut values, mut sums) = (0.0, 0, MetricSums::default());
         let metrics = match (self.codec.as_str(), self.target()) {
-            (GAUSSIAN, Target::Bits(rate)) => {
+            (GAUSSIAN, Rate::Bits(rate)) => {
                 (bits, values) = (rate, 1);
                 Metrics::from_nmse(2f64.powf(-2.0 * rate))
             }
-            (GAUSSIAN, Target::Nmse(nmse)) => {
+            (GAUSSIAN, Rate::Nmse(nmse)) => {
                 (bits, values) = (gaussian_bound(1.0, nmse), 1);
                 Metrics::from_nmse(nmse)
             }
@@ -514,24 +514,24 @@ pub fn at_equal_mae(rows: &[ComparisonRow], anchor: &str) -> Vec<AtEqualMae> {
 }
 
 /// Whether a row exceeds no target: the bits, or the error.
-fn within(target: Target, row: &ComparisonRow) -> bool {
+fn within(target: Rate, row: &ComparisonRow) -> bool {
     match target {
-        Target::Bits(bits) => row.bits_per_value <= bits,
+        Rate::Bits(bits) => row.bits_per_value <= bits,
         // The sums of a comparison round in another order than a codec's own.
-        Target::Nmse(nmse) => row.nmse <= nmse * (1.0 + 1e-9),
-        Target::Qp(_) | Target::Lossless => true,
+        Rate::Nmse(nmse) => row.nmse <= nmse * (1.0 + 1e-9),
+        _ => true,
     }
 }
 
 /// Rows that exceed their target, or stay more than a per cent below its bits
 /// or above its decibels.
-pub fn off_target<'a>(rows: &'a [ComparisonRow], targets: &[Target]) -> Vec<&'a ComparisonRow> {
-    let met = |row: &ComparisonRow, target: Target| {
+pub fn off_target<'a>(rows: &'a [ComparisonRow], targets: &[Rate]) -> Vec<&'a ComparisonRow> {
+    let met = |row: &ComparisonRow, target: Rate| {
         within(target, row)
             && match target {
-                Target::Bits(bits) => row.bits_per_value >= 0.99 * bits,
-                Target::Nmse(nmse) => 0.99 * row.snr_db <= -10.0 * nmse.log10(),
-                Target::Qp(_) | Target::Lossless => true,
+                Rate::Bits(bits) => row.bits_per_value >= 0.99 * bits,
+                Rate::Nmse(nmse) => 0.99 * row.snr_db <= -10.0 * nmse.log10(),
+                _ => true,
             }
     };
     let off = |row: &&ComparisonRow| {
@@ -642,12 +642,12 @@ mod tests {
             row("d", "2.9", 2.9, 0.1),
         ];
         let names: Vec<&str> =
-            off_target(&rows, &[Target::Bits(3.0)]).iter().map(|row| row.codec.as_str()).collect();
+            off_target(&rows, &[Rate::Bits(3.0)]).iter().map(|row| row.codec.as_str()).collect();
         assert_eq!(names, ["b", "c"]);
         // Rows of 20 dB.
         for (nmse, off) in [(0.0101, 0), (0.011, 1), (0.0099, 1)] {
-            let rows = [row("e", &column(Target::Nmse(nmse)), 3.0, 0.1)];
-            assert_eq!(off_target(&rows, &[Target::Nmse(nmse)]).len(), off, "{nmse}");
+            let rows = [row("e", &column(Rate::Nmse(nmse)), 3.0, 0.1)];
+            assert_eq!(off_target(&rows, &[Rate::Nmse(nmse)]).len(), off, "{nmse}");
         }
     }
 

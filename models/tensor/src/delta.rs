@@ -14,7 +14,7 @@ use std::path::Path;
 use trinity_numeric::hash::Fnv1a;
 
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, MetricSums, Target, TensorCodec, codec, decoder};
+use crate::codec::{Encoded, MetricSums, Rate, TensorCodec, codec, decoder};
 use crate::file::{SafetensorsWriter, Spec, TriWriter};
 use crate::pipeline::{SLAB_VALUES, Summary, first_non_finite, spec};
 use crate::{Dtype, Entry, Error, Tensor, TensorFile};
@@ -23,7 +23,7 @@ use crate::{Dtype, Entry, Error, Tensor, TensorFile};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
     Lossless,
-    Lossy { codec: String, target: Target },
+    Lossy { codec: String, target: Rate },
 }
 
 const LOSSLESS: &str = "delta";
@@ -71,7 +71,7 @@ fn find_base<'a>(base: &'a TensorFile, wanted: &str) -> Result<&'a Entry, Error>
 struct Hash(Fnv1a);
 
 impl Hash {
-    /// Of a tensor's number format and shape, before any value.
+    /// The hash of a tensor's number format and shape, before any value.
     fn of(entry: &Entry) -> Self {
         let mut hash = Self(Fnv1a::default());
         hash.update(entry.dtype().name().as_bytes());

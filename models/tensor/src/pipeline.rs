@@ -20,7 +20,7 @@ use trinity_codec::line::in_turn;
 
 use crate::blocks::BlockPlan;
 pub use crate::blocks::SLAB_VALUES;
-use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Target, TensorCodec, codec};
+use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Rate, TensorCodec, codec};
 use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
 use crate::{Class, Entry, Error, LimitingFactor, Tensor, TensorFile};
 
@@ -65,7 +65,7 @@ pub enum Treatment {
     /// It goes through a codec.
     Coded {
         codec: String,
-        target: Target,
+        target: Rate,
         /// Whether its rate is its own, beside the budget that the others share.
         apart: bool,
     },
@@ -79,9 +79,9 @@ pub enum Treatment {
     Tied { to: String },
 }
 
-impl From<(String, Target)> for Treatment {
-    fn from((codec, target): (String, Target)) -> Self {
-        if target == Target::Lossless && codec == EXACT_CODEC {
+impl From<(String, Rate)> for Treatment {
+    fn from((codec, target): (String, Rate)) -> Self {
+        if target == Rate::Lossless && codec == EXACT_CODEC {
             return Self::Exact { why: "kept as it is".into(), apart: false };
         }
         Self::Coded { codec, target, apart: false }
@@ -229,7 +229,7 @@ fn slab(
 /// How a tensor is to be coded.
 struct Choice {
     codec: Box<dyn TensorCodec>,
-    target: Target,
+    target: Rate,
     exact: Option<Exact>,
     /// Whether its rate is its own.
     apart: bool,
@@ -248,7 +248,7 @@ impl Choice {
             Treatment::Tied { to } => Ok(Self { tied: Some(to), ..Self::exact(Exact::Small)? }),
             Treatment::Coded { codec: name, target, apart } => {
                 let exact = match target {
-                    Target::Lossless => None,
+                    Rate::Lossless => None,
                     _ if entry.len() < SMALL_TENSOR => Some(Exact::Small),
                     _ => non_finite(entry, encoding.on_non_finite)?,
                 };
@@ -257,7 +257,7 @@ impl Choice {
                 }
                 let codec = match encoding.basis {
                     // Turning values by a basis would not bring them back to the bit.
-                    Some(basis) if target != Target::Lossless || name != EXACT_CODEC => basis.codec(&name)?,
+                    Some(basis) if target != Rate::Lossless || name != EXACT_CODEC => basis.codec(&name)?,
                     _ => codec(&name)?,
                 };
                 Ok(Self { codec, target, exact: None, apart, tied: None })
@@ -266,14 +266,14 @@ impl Choice {
     }
 
     fn exact(why: Exact) -> Result<Self, Error> {
-        let (codec, target) = (codec(EXACT_CODEC)?, Target::Lossless);
+        let (codec, target) = (codec(EXACT_CODEC)?, Rate::Lossless);
         Ok(Self { codec, target, exact: Some(why), apart: false, tied: None })
     }
 
     /// The target, less what a budget in bits pays for beside the tensors.
-    fn within_budget(&self, entry: &Entry, overhead_bits_per_value: f64) -> Result<Target, Error> {
+    fn within_budget(&self, entry: &Entry, overhead_bits_per_value: f64) -> Result<Rate, Error> {
         match self.target {
-            Target::Bits(bits) if !self.apart && bits <= overhead_bits_per_value => Err(Error::Unreachable {
+            Rate::Bits(bits) if !self.apart && bits <= overhead_bits_per_value => Err(Error::Unreachable {
                 name: entry.name().to_owned(),
                 codec: self.codec.name(),
                 target: self.target.to_string(),
@@ -283,7 +283,7 @@ impl Choice {
                 )
                 .into(),
             }),
-            Target::Bits(bits) if !self.apart => Ok(Target::Bits(bits - overhead_bits_per_value)),
+            Rate::Bits(bits) if !self.apart => Ok(Rate::Bits(bits - overhead_bits_per_value)),
             other => Ok(other),
         }
     }
@@ -369,7 +369,7 @@ impl std::fmt::Debug for Encoding<'_> {
 /// asked of; `progress` hears of values done.
 pub fn encode_file(
     file: &TensorFile,
-    codec_for: &dyn Fn(&Entry) -> (String, Target),
+    codec_for: &dyn Fn(&Entry) -> (String, Rate),
     basis: Option<&Basis>,
     on_non_finite: OnNonFinite,
     path: &Path,
@@ -476,7 +476,7 @@ fn tied(entry: &Entry, to: &str) -> Summary {
 fn encode_tensor<W: Write + Seek>(
     entry: &Entry,
     choice: &Choice,
-    target: Target,
+    target: Rate,
     encoding: &Encoding<'_>,
     writer: &mut TriWriter<W>,
 ) -> Result<(Summary, MetricSums), Error> {
@@ -500,13 +500,13 @@ fn encode_tensor<W: Write + Seek>(
             (Some(known), None) => {
                 codec.encode_weighted(&known.slab(slab, first)?, target, known.moments(slab, first))?
             }
-            (None, None) if measure && target != Target::Lossless => {
+            (None, None) if measure && target != Rate::Lossless => {
                 return codec.encode_measured(slab, target);
             }
             (None, None) => codec.encode(slab, target)?,
         };
         let sums = match target {
-            Target::Lossless => {
+            Rate::Lossless => {
                 let mut sums = MetricSums::default();
                 sums.add_tensors(slab, slab);
                 sums
@@ -527,7 +527,7 @@ fn encode_tensor<W: Write + Seek>(
     } else {
         by_slabs(entry, &plan, &encode, &mut sink)?;
     }
-    let measured = measure || target == Target::Lossless;
+    let measured = measure || target == Rate::Lossless;
     let summary = Summary {
         tensor: entry.name().to_owned(),
         class: entry.class(),
@@ -616,12 +616,12 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
         if tied.is_some() || *apart {
             continue;
         }
-        if matches!(target, Target::Bits(_)) {
+        if matches!(target, Rate::Bits(_)) {
             budgeted += entry.len();
         } else if budget.is_some() && exact.as_ref().is_some_and(Exact::is_budgeted) {
             let mut stored = 0;
             each_slab(entry, |slab| {
-                stored += codec.encode(slab, Target::Lossless)?.bytes.len();
+                stored += codec.encode(slab, Rate::Lossless)?.bytes.len();
                 Ok(())
             })?;
             bits += 8.0 * stored as f64 - budget.unwrap_or(0.0) * entry.len() as f64;
@@ -633,7 +633,7 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
 /// Bits per value of the tensors that have a rate, on average.
 fn mean_budget(file: &TensorFile, chosen: &[Choice]) -> Option<f64> {
     let rates = file.entries().iter().zip(chosen).filter_map(|(entry, choice)| match choice.target {
-        Target::Bits(bits) if !choice.apart => Some((bits, entry.len() as f64)),
+        Rate::Bits(bits) if !choice.apart => Some((bits, entry.len() as f64)),
         _ => None,
     });
     let (first, _) = rates.clone().next()?;
@@ -648,7 +648,7 @@ fn mean_budget(file: &TensorFile, chosen: &[Choice]) -> Option<f64> {
 pub fn encode_entry(
     entry: &Entry,
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let plan = plan(entry);
@@ -768,7 +768,7 @@ pub struct EvaluatedOutcome {
 
 /// Encodes and decodes a tensor and measures both. Speeds are megabytes of the
 /// tensor's own format per second of wall clock, rate control included.
-pub fn evaluate(entry: &Entry, codec: &dyn TensorCodec, target: Target) -> Result<EvaluatedOutcome, Error> {
+pub fn evaluate(entry: &Entry, codec: &dyn TensorCodec, target: Rate) -> Result<EvaluatedOutcome, Error> {
     let mut bytes = 0usize;
     let mut sums = MetricSums::default();
     let (mut total_s, mut decode_s) = (0.0, 0.0);

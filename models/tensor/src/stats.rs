@@ -49,7 +49,7 @@ pub struct Profile {
     pub law: Option<Law>,
     /// Standard deviation over rows of the natural logarithm of a row's RMS.
     pub row_scale_spread: Option<f64>,
-    /// The same over columns.
+    /// How far the scales of columns spread.
     pub column_scale_spread: Option<f64>,
     /// Correlation of neighbours within a row.
     pub row_autocorrelation: Option<f64>,

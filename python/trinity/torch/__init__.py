@@ -14,7 +14,7 @@ that have them (``line-fast``, ``line``, ``trinity-lite``); all else passes thro
 
 from __future__ import annotations
 
-from .._arrays import allow_loading
+from .._coded import allow_loading
 from ._device import DeviceCodec, DeviceEncoded
 from ._ddp import DdpHook, ddp_hook
 from ._fsdp import CodedReduceScatter, fsdp_

@@ -4,7 +4,7 @@
 use super::roofline::Roofline;
 use crate::flops::PeakFlops;
 use trinity_silicon::die::{
-    self, Activity, AreaByPart, Constants, DieCost, Parts, PowerByPart, Row, Sm, Wafer,
+    self, Activity, AreaByPart, Constants, DieCost, Parts, PowerByPart, RowIndex, Sm, Wafer,
 };
 
 /// FLOPs of one SM's matrix units in a clock, by number format; FP32 stands
@@ -20,8 +20,8 @@ pub struct MatrixRates {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Die {
     pub constants: &'static Constants,
-    /// In the constants' processes.
-    pub process: Row,
+    /// The process, by its place in the constants.
+    pub process: RowIndex,
     pub sms: f64,
     pub spare_sms: f64,
     /// As built: its lanes, registers and shared memory.
@@ -41,15 +41,15 @@ pub struct Die {
     pub l2_mib: f64,
     pub spare_l2_mib: f64,
     pub l2_bytes_per_clock: f64,
-    /// In the constants' memories.
-    pub memory: Row,
+    /// The memory, by its place in the constants.
+    pub memory: RowIndex,
     /// HBM stacks or 32-bit channels.
     pub memory_units: f64,
     pub spare_memory_units: f64,
     pub memory_bits_per_s_per_pin: f64,
     pub memory_bytes_per_unit: f64,
-    /// In the constants' links.
-    pub link: Row,
+    /// The link, by its place in the constants.
+    pub link: RowIndex,
     pub links: f64,
     /// One direction of one link.
     pub link_bytes_per_s: f64,

@@ -20,10 +20,10 @@ pub struct KernelLevel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiePicture {
     pub area: AreaByPart,
-    /// On average over an iteration.
+    /// Power on average over an iteration.
     pub power: PowerByPart,
     pub sustained_clock_hz: f64,
-    /// Of one layer's forward pass.
+    /// Kernels of one layer's forward pass.
     pub kernels: Vec<KernelLevel>,
     /// Where the study states its wafers' price and defects; assumed otherwise,
     /// and shown only where asked for.

@@ -25,7 +25,7 @@ pub struct Roofline {
     pub(super) tiles: [Tile; TILES.len()],
     pub(super) fitting: usize,
     pub(super) sharing: f64,
-    /// Without codecs.
+    /// The area without codecs.
     pub area_mm2: f64,
     pub(super) edge_mm: f64,
     pub(super) dies: f64,

@@ -3,7 +3,7 @@
 /// Measured points of a curve, both axes logarithmic between them.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Interpolated {
-    /// By rising argument.
+    /// Points by rising argument.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -172,7 +172,7 @@ pub struct Dispatch {
     pub norm_s: f64,
     pub attention_s: f64,
     pub view_s: f64,
-    /// With gradients recorded, over without.
+    /// Time with gradients recorded, over time without.
     pub recorded: f64,
     /// One operation of a backward pass.
     pub backward_elementwise_s: f64,
@@ -207,7 +207,7 @@ pub struct HostDevice {
     pub attention: Vec<AttentionCurve>,
     pub caches: Vec<CacheCurve>,
     pub dispatch: Dispatch,
-    /// From a launch until its kernel runs.
+    /// Time from a launch until its kernel runs.
     pub latency_s: f64,
     pub power: Power,
 }

@@ -40,7 +40,7 @@ pub enum Work {
 /// Which pass launches it: the host's cost differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Without gradients.
+    /// A forward pass without gradients.
     Inference,
     /// Forward, with gradients recorded.
     Recorded,

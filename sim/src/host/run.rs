@@ -65,7 +65,7 @@ const LEAST_CLOCK: f64 = 0.3;
 /// What one launch costs.
 struct Cost {
     host_s: f64,
-    /// On the device: what the clock scales, and what it does not.
+    /// Time on the device: what the clock scales, and what it does not.
     arithmetic_s: f64,
     other_s: f64,
     flop: f64,

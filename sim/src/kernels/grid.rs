@@ -67,7 +67,7 @@ mod attention {
     const HEAD_DIM: &[f64] = &[64., 128., 192., 256., 512.];
     const WINDOWS: &[f64] = &[1., 2., 8., 128.];
     const BATCH: &[f64] = &[1., 4., 16., 64., 256.];
-    /// Without a window and with one.
+    /// Kernels without a window and with one.
     const WINDOWED: &[f64] = &[1., 2.];
     const WAVES: &[f64] =
         &[0.01, 0.1, 0.25, 0.5, 0.75, 1., 1.01, 1.5, 2., 2.01, 3., 3.01, 4., 4.01, 6., 8., 16., 64., 2000.];
@@ -113,7 +113,7 @@ mod attention {
         2147483648.,
         17179869184.,
     ];
-    /// Without a window, then blocks of kernels that have one.
+    /// Heads of kernels without a window, then of blocks of those that have one.
     const WINDOW_HEADS: &[f64] =
         &[1., 2., 8., 32., 64., 128., 256., 512., 1024., 2048., 4096., 8192., 32768., 524288.];
     const WINDOW_HEADS_COARSE: &[f64] = &[1., 2., 64., 512., 4096., 524288.];

@@ -78,7 +78,7 @@ pub struct Device {
     pub fp8_flops: f64,
     pub fp4_flops: f64,
     pub memory_bytes_per_s: f64,
-    /// Of the links to other GPUs of a node, one direction.
+    /// The rate of the links to other GPUs of a node, one direction.
     pub link_bytes_per_s: f64,
     pub sms: f64,
 }
@@ -124,7 +124,7 @@ impl Collective {
 #[non_exhaustive]
 pub enum Kind {
     Matmul(Format),
-    /// By the format of the cache; the arithmetic is in bf16.
+    /// Attention of prompts, by the format of the cache; the arithmetic is in bf16.
     ContextAttention(Format),
     GenerationAttention(Format),
     Moe(Format),

@@ -8,7 +8,7 @@
 
 use super::settle::{Length, MISSES, Trial, costs, needed, trial};
 use super::steady::{Interval, Seen, kept};
-use super::{Request, Requests, Served, Service, ServingError, StepCosts, Stream, check};
+use super::{Requests, Served, Service, ServingError, ServingRequest, StepCosts, Stream, check};
 
 /// What a service promises: 99th percentiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -156,7 +156,7 @@ struct Search<'a> {
     costs: &'a StepCosts,
     bound: f64,
     /// What is played, at one request a second.
-    list: Vec<Request>,
+    list: Vec<ServingRequest>,
     /// Every rate that `list` was played at.
     tried: Vec<Tried>,
     runs: u32,

@@ -29,23 +29,23 @@ pub use settle::{Length, Settled, settle};
 use steady::Seen;
 pub use steady::{BATCHES, BOUND, CUT_RESIDENCES, Convergence, Interval, LEAST_REQUESTS, Steady};
 pub use steps::{Cost, StepCosts};
-pub use workload::{Lengths, Request, Requests, Stream};
+pub use workload::{Lengths, Requests, ServingRequest, Stream};
 
 /// What a service did with its requests.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Served {
     pub requests: usize,
-    /// From the first arrival to the last token.
+    /// Time from the first arrival to the last token.
     pub duration_s: f64,
     /// Departures per second in the steady part of the run, as all rates and
     /// percentiles here; energy and money are of the whole run.
     pub requests_per_s: f64,
     pub output_tokens_per_s: f64,
-    /// From arrival to first token.
+    /// Times from arrival to first token.
     pub ttft: Percentiles,
     /// Between tokens after the first, per request; requests of one token have none.
     pub tpot: Percentiles,
-    /// From arrival to last token.
+    /// Times from arrival to last token.
     pub latency: Percentiles,
     /// Mean sequences in a decoding step.
     pub mean_batch: f64,
@@ -80,7 +80,7 @@ pub struct Little {
 ///
 /// When the engine cannot run the model, a request does not fit its cache, or
 /// requests make no sense.
-pub fn serve(service: &Service, requests: &[Request]) -> Result<Served, ServingError> {
+pub fn serve(service: &Service, requests: &[ServingRequest]) -> Result<Served, ServingError> {
     check(service)?;
     Requests::check(requests)?;
     let typical = Requests::mean_context(requests);
@@ -96,7 +96,7 @@ pub fn serve(service: &Service, requests: &[Request]) -> Result<Served, ServingE
 fn too_long<'a>(
     service: &'a Service,
     costs: &'a StepCosts,
-    requests: &'a [Request],
+    requests: &'a [ServingRequest],
 ) -> impl Iterator<Item = (usize, Item)> + 'a {
     let items = requests.iter().map(|request| item(service, request)).enumerate();
     items.filter(|(_, item)| item.cache_tokens() > costs.cache_tokens())
@@ -104,7 +104,12 @@ fn too_long<'a>(
 
 /// [`serve`] with step costs that are known already, of requests that fit:
 /// what was served, and how each request saw it.
-fn serve_with(service: &Service, requests: &[Request], costs: &StepCosts, bound: f64) -> (Served, Vec<Seen>) {
+fn serve_with(
+    service: &Service,
+    requests: &[ServingRequest],
+    costs: &StepCosts,
+    bound: f64,
+) -> (Served, Vec<Seen>) {
     let items: Vec<Item> = requests.iter().map(|request| item(service, request)).collect();
     let played = match service.pools {
         Pools::Shared { engines } => play(service, costs, &items, engines),
@@ -134,7 +139,7 @@ struct Played {
     end_s: f64,
 }
 
-fn item(service: &Service, request: &Request) -> Item {
+fn item(service: &Service, request: &ServingRequest) -> Item {
     let prompt = request.prompt_tokens;
     let new = (f64::from(prompt) * (1.0 - service.prefix_hits)).ceil().max(1.0) as u32;
     Item {

@@ -5,7 +5,7 @@
 
 use super::steady::{BATCHES, BOUND, CUT_RESIDENCES, Convergence, Seen};
 use super::{
-    Request, Requests, Served, Service, ServingError, StepCosts, Stream, check, serve_with, too_long,
+    Requests, Served, Service, ServingError, ServingRequest, StepCosts, Stream, check, serve_with, too_long,
 };
 
 /// How long a run may be.
@@ -142,7 +142,7 @@ pub(super) struct Trial {
 pub(super) fn trial(
     service: &Service,
     costs: &StepCosts,
-    list: &[Request],
+    list: &[ServingRequest],
     bound: f64,
 ) -> Result<Trial, ServingError> {
     let mut long = too_long(service, costs, list).peekable();
@@ -157,7 +157,7 @@ pub(super) fn trial(
         return Err(ServingError::TooLong { index, needed, capacity });
     }
     let fits = (0..list.len()).filter(|index| places.binary_search(index).is_err());
-    let held: Vec<Request> = fits.map(|index| list[index]).collect();
+    let held: Vec<ServingRequest> = fits.map(|index| list[index]).collect();
     let (served, seen) = serve_with(service, &held, costs, bound);
     Ok(Trial { served: Served { turned_away: places.len(), ..served }, seen, turned_away })
 }

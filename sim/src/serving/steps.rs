@@ -52,7 +52,7 @@ pub(super) struct Affine {
 /// Tables of one engine.
 #[derive(Clone, Debug)]
 pub struct StepCosts {
-    /// By batch, from 1.
+    /// Decoding steps by batch, from 1.
     decode: Vec<Affine>,
     prompts: Vec<PromptCost>,
     cache_tokens: u64,

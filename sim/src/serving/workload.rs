@@ -5,10 +5,11 @@
 
 use super::ServingError;
 use std::sync::Arc;
+use trinity_numeric::random::SplitMix64;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request {
+pub struct ServingRequest {
     pub arrival_s: f64,
     pub prompt_tokens: u32,
     pub output_tokens: u32,
@@ -56,37 +57,39 @@ pub struct Requests;
 
 impl Requests {
     /// `count` requests that arrive at random, one a second in the mean.
-    pub fn draw(seed: u64, count: usize, prompt: &Lengths, output: &Lengths) -> Vec<Request> {
+    pub fn draw(seed: u64, count: usize, prompt: &Lengths, output: &Lengths) -> Vec<ServingRequest> {
         let mut random = Random::new(seed);
         let mut arrival_s = 0.0;
         (0..count)
             .map(|_| {
                 arrival_s += random.exponential();
                 let prompt_tokens = prompt.draw(&mut random);
-                Request { arrival_s, prompt_tokens, output_tokens: output.draw(&mut random) }
+                ServingRequest { arrival_s, prompt_tokens, output_tokens: output.draw(&mut random) }
             })
             .collect()
     }
 
     /// The same requests with time running `factor` times as fast.
-    pub fn faster(requests: &[Request], factor: f64) -> Vec<Request> {
-        requests.iter().map(|r| Request { arrival_s: r.arrival_s / factor, ..*r }).collect()
+    pub fn faster(requests: &[ServingRequest], factor: f64) -> Vec<ServingRequest> {
+        requests.iter().map(|r| ServingRequest { arrival_s: r.arrival_s / factor, ..*r }).collect()
     }
 
     /// The same requests `times` over, one list behind the other.
-    fn repeated(requests: &[Request], times: usize) -> Vec<Request> {
+    fn repeated(requests: &[ServingRequest], times: usize) -> Vec<ServingRequest> {
         let rate = Self::rate_per_s(requests);
         let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return Vec::new() };
         let gap_s = if rate.is_finite() { 1.0 / rate } else { 0.0 };
         let span_s = last.arrival_s - first.arrival_s + gap_s;
         let shifted = |turn: usize| {
-            requests.iter().map(move |r| Request { arrival_s: r.arrival_s + span_s * turn as f64, ..*r })
+            requests
+                .iter()
+                .map(move |r| ServingRequest { arrival_s: r.arrival_s + span_s * turn as f64, ..*r })
         };
         (0..times).flat_map(shifted).collect()
     }
 
     /// Requests per second from the first arrival to the last.
-    pub fn rate_per_s(requests: &[Request]) -> f64 {
+    pub fn rate_per_s(requests: &[ServingRequest]) -> f64 {
         match (requests.first(), requests.last()) {
             (Some(first), Some(last)) if last.arrival_s > first.arrival_s => {
                 (requests.len() - 1) as f64 / (last.arrival_s - first.arrival_s)
@@ -96,7 +99,7 @@ impl Requests {
     }
 
     /// Tokens a decoding step finds in a sequence's cache, in the mean.
-    pub fn mean_context(requests: &[Request]) -> f64 {
+    pub fn mean_context(requests: &[ServingRequest]) -> f64 {
         let (mut weighted, mut steps) = (0.0, 0.0);
         for request in requests {
             let output = f64::from(request.output_tokens);
@@ -107,7 +110,7 @@ impl Requests {
     }
 
     /// Refuses lists that no service could see.
-    pub(super) fn check(requests: &[Request]) -> Result<(), ServingError> {
+    pub(super) fn check(requests: &[ServingRequest]) -> Result<(), ServingError> {
         if requests.is_empty() {
             return Err(ServingError::NoRequests);
         }
@@ -139,7 +142,7 @@ impl Requests {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stream {
     Drawn { seed: u64, prompt: Lengths, output: Lengths },
-    Trace(Arc<[Request]>),
+    Trace(Arc<[ServingRequest]>),
 }
 
 /// Requests of a stream that tell how long its sequences are.
@@ -153,7 +156,7 @@ impl Stream {
     /// # Errors
     ///
     /// When a trace makes no sense or has no rate.
-    pub fn first(&self, count: usize) -> Result<Vec<Request>, ServingError> {
+    pub fn first(&self, count: usize) -> Result<Vec<ServingRequest>, ServingError> {
         let list = match self {
             Self::Drawn { seed, prompt, output } => Requests::draw(*seed, count.max(2), prompt, output),
             Self::Trace(requests) => {
@@ -183,25 +186,17 @@ impl Stream {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(super) struct Random(u64);
+/// Draws of a load.
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In [0, 1).
+    /// A number in [0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.uniform()
     }
 
     /// Mean 1.

@@ -1,7 +1,7 @@
 //! The two questions of LLM.265 §7.2, read off the fronts: how much faster at
 //! one area, how much smaller at one speed.
 
-use super::{Accumulator, Entry, Metric, Plan};
+use super::{Accumulator, Entry, Metric, SweepPlan};
 use serde::Serialize;
 
 /// What to read.
@@ -49,7 +49,7 @@ impl Headline {
 
 /// Area and tokens a second of each point of a scenario's front; `None` when
 /// the sweep's objectives lack one of them.
-fn readings(plan: &Plan, accumulated: &Accumulator, scenario: usize) -> Option<Vec<Reading>> {
+fn readings(plan: &SweepPlan, accumulated: &Accumulator, scenario: usize) -> Option<Vec<Reading>> {
     let place = |metric| plan.objectives.iter().position(|objective| objective.metric == metric);
     let (area, tokens) = (place(Metric::AreaMm2)?, place(Metric::TokensPerS)?);
     let reading = |entry: &Entry| Reading {
@@ -71,7 +71,7 @@ fn smallest_reaching(readings: &[Reading], tokens_per_s: f64) -> Option<Reading>
 }
 
 /// Reads the answers off the fronts.
-pub fn headline(plan: &Plan, accumulated: &Accumulator, question: &Question) -> Option<Headline> {
+pub fn headline(plan: &SweepPlan, accumulated: &Accumulator, question: &Question) -> Option<Headline> {
     let baseline = readings(plan, accumulated, question.baseline)?;
     let candidate = readings(plan, accumulated, question.candidate)?;
     let unit_tokens_per_s = fastest_within(&baseline, question.unit_area_mm2)?.tokens_per_s;
@@ -87,7 +87,7 @@ pub fn headline(plan: &Plan, accumulated: &Accumulator, question: &Question) -> 
 
 /// Tokens a second that count as performance 1 where no question says: the
 /// smallest point of the first scenario that has any.
-pub fn plain_unit(plan: &Plan, accumulated: &Accumulator) -> Option<f64> {
+pub fn plain_unit(plan: &SweepPlan, accumulated: &Accumulator) -> Option<f64> {
     let front = accumulated.fronts.iter().find(|front| !front.entries().is_empty())?;
     let estimates = front.entries().iter().filter_map(|entry| plan.space.point(entry.index).estimate().ok());
     let smallest = estimates.min_by(|a, b| a.area_mm2.total_cmp(&b.area_mm2))?;

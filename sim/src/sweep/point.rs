@@ -14,7 +14,7 @@ use crate::{
     AttentionKernel, Cluster, Codec, Estimate, Gpu, Infeasible, Job, Llm, Math, Phase, Recompute, Schedule,
     Split, Tuning, Zero, estimate,
 };
-use trinity_silicon::die::Row;
+use trinity_silicon::die::RowIndex;
 
 /// A cluster and a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,7 +175,7 @@ impl Slotted for Option<Recompute> {
     }
 }
 
-impl Slotted for Row {
+impl Slotted for RowIndex {
     fn store(self) -> f64 {
         f64::from(self.0)
     }

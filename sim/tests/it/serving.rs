@@ -1,8 +1,8 @@
 //! Promises of the serving simulation.
 use crate::fixtures::{cluster, llama3_70b};
 use trinity_sim::serving::{
-    Batching, Convergence, Goodput, Length, Lengths, Objectives, Pools, Request, Requests, Served, Service,
-    ServingError, StepCosts, Stream, goodput, serve, settle,
+    Batching, Convergence, Goodput, Length, Lengths, Objectives, Pools, Requests, Served, Service,
+    ServingError, ServingRequest, StepCosts, Stream, goodput, serve, settle,
 };
 use trinity_sim::{
     AttentionKernel, Codec, Compression, Job, Overlap, Parallelism, Phase, Precision, Recompute, estimate,
@@ -47,7 +47,7 @@ fn stream(seed: u64) -> Stream {
 }
 
 /// The same, one request per second in the mean.
-fn chat(count: usize) -> Vec<Request> {
+fn chat(count: usize) -> Vec<ServingRequest> {
     stream(7).first(count).unwrap()
 }
 
@@ -136,7 +136,7 @@ fn a_step_costs_what_the_closed_form_says() {
 fn jumping_over_steps_equals_taking_them() {
     let service = service();
     let costs = StepCosts::of(&service.engine, &service.job, service.max_batch, 1100.0).unwrap();
-    let request = Request { arrival_s: 0.0, prompt_tokens: 1000, output_tokens: 201 };
+    let request = ServingRequest { arrival_s: 0.0, prompt_tokens: 1000, output_tokens: 201 };
     let served = serve(&service, &[request]).unwrap();
     let mut expected = costs.products(1000.0).time_s + costs.attention(1000.0, 1000.0).time_s;
     for step in 0..200 {
@@ -178,7 +178,7 @@ fn an_impossible_word_is_found_out() {
 
 #[test]
 fn what_cannot_be_served_is_refused_with_its_place() {
-    let request = |prompt_tokens| Request { arrival_s: 0.0, prompt_tokens, output_tokens: 10 };
+    let request = |prompt_tokens| ServingRequest { arrival_s: 0.0, prompt_tokens, output_tokens: 10 };
     let error = serve(&service(), &[request(100), request(100_000_000)]).unwrap_err();
     assert!(matches!(error, ServingError::TooLong { index: 1, .. }), "{error}");
     let error = serve(&service(), &[request(100), request(0)]).unwrap_err();
@@ -202,7 +202,7 @@ fn a_coded_cache_crosses_the_wire_sooner() {
     let mut service = service();
     service.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
     service.engine.codecs_per_gpu = 1.0;
-    let request = [Request { arrival_s: 0.0, prompt_tokens: 20_000, output_tokens: 2 }];
+    let request = [ServingRequest { arrival_s: 0.0, prompt_tokens: 20_000, output_tokens: 2 }];
     let at = |transfer_bits| {
         let pools = Pools::Disaggregated { prefill: 1, decode: 1, transfer_bits };
         serve(&Service { pools, ..service }, &request).unwrap().tpot.mean_s
@@ -359,7 +359,7 @@ fn what_no_engine_holds_is_turned_away() {
     let trace = |long: usize| {
         let prompt = |at: usize| if at < long { capacity } else { 100 };
         let request =
-            |at: usize| Request { arrival_s: at as f64, prompt_tokens: prompt(at), output_tokens: 10 };
+            |at: usize| ServingRequest { arrival_s: at as f64, prompt_tokens: prompt(at), output_tokens: 10 };
         Stream::Trace((0..1000).map(request).collect())
     };
     let objectives = Objectives { ttft_p99_s: 10.0, tpot_p99_s: 0.5 };

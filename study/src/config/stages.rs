@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use trinity_config::{Cited, Complaint, Diagnostic, Document};
 use trinity_silicon::stages::{Design, Stage, StageCount, Technology, XK264, XK265, reconcile};
-use trinity_silicon::table3::{self, Row, THROUGHPUT_GBPS};
+use trinity_silicon::table3::{self, THROUGHPUT_GBPS, Table3Row};
 use trinity_silicon::{Cost, InstanceRate};
 
 values!(DesignName, RateName, ScaleName);
@@ -35,7 +35,7 @@ impl DesignName {
         }
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static Table3Row {
         match self {
             Self::Xk264 => &table3::H264_ENCODER,
             Self::Xk265 => &table3::H265_ENCODER,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
 use trinity_sim::sweep::{
-    Axis, Constraint, Direction, Metric, Objective, Plan, Point, Question, Scenario, Space,
+    Axis, Constraint, Direction, Metric, Objective, Point, Question, Scenario, Space, SweepPlan,
 };
 
 /// A sweep.
@@ -301,7 +301,7 @@ impl SweepFile {
     /// # Errors
     ///
     /// Where an axis, a scenario or an objective is nonsense, pointing at it.
-    pub fn plan(&self, document: &Document, top: usize) -> Result<Plan, Diagnostic> {
+    pub fn plan(&self, document: &Document, top: usize) -> Result<SweepPlan, Diagnostic> {
         let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
         for at in 0..self.scenarios.len() {
             match self.scenario(document, at) {
@@ -322,7 +322,7 @@ impl SweepFile {
         });
         match (space, objectives, constraints, rank_by) {
             (Ok(space), Ok(objectives), Ok(constraints), Ok(rank_by)) if mistakes.is_empty() => {
-                Ok(Plan { space, objectives, constraints, top, rank_by })
+                Ok(SweepPlan { space, objectives, constraints, top, rank_by })
             }
             (space, objectives, constraints, rank_by) => {
                 mistakes.extend(

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use trinity_lm::calibrate::InputMoments;
 use trinity_lm::keeper::{Fate, Keeper};
 use trinity_lm::{Checkpoint, Weight};
-use trinity_tensor::codec::{Target, TensorCodec, codec};
+use trinity_tensor::codec::{Rate, TensorCodec, codec};
 use trinity_tensor::pipeline::{Treatment, code_ahead};
 use trinity_tensor::{Entry, TensorFile};
 
@@ -41,7 +41,7 @@ impl<'a> Streams<'a> {
     ) -> Result<Self, Error> {
         let mut coders = HashMap::new();
         for entry in file.entries() {
-            let Treatment::Coded { codec: name, target: Target::Bits(bits), apart } = plan.treatment(entry)
+            let Treatment::Coded { codec: name, target: Rate::Bits(bits), apart } = plan.treatment(entry)
             else {
                 continue;
             };
@@ -69,7 +69,7 @@ impl Keeper for Streams<'_> {
 
     fn code(&self, weight: &mut Weight, bits: f64, moments: Option<InputMoments<'_>>) -> Result<u64, String> {
         let Some(Coder { entry, codec, apart, .. }) = self.coders.get(&weight.name) else { return Ok(0) };
-        let target = Target::Bits(if *apart { bits } else { bits - self.overhead });
+        let target = Rate::Bits(if *apart { bits } else { bits - self.overhead });
         let values = self.checkpoint.as_stored(&weight.name, std::mem::take(&mut weight.values));
         // What one tensor is coded with by a rule of its own may take no calibration.
         let moments = moments.filter(|_| codec.takes_moments()).map(|known| known.values());

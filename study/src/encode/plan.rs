@@ -8,7 +8,7 @@ use crate::Error;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use trinity_tensor::allocate::{Allocation, Curve, allocate, curves as measured};
-use trinity_tensor::codec::{Basis, CALIBRATED, Target, TensorCodec, calibrated_rate, codec};
+use trinity_tensor::codec::{Basis, CALIBRATED, Rate, TensorCodec, calibrated_rate, codec};
 use trinity_tensor::pipeline::{self, Encoding, OnNonFinite, Treatment};
 use trinity_tensor::{Entry, TensorFile};
 
@@ -18,15 +18,15 @@ const ANY_RATE: f64 = 16.0;
 const FIRST_BYTES: usize = 4096;
 
 /// The codec where none is named.
-pub fn default_codec(target: Target) -> &'static str {
-    if target == Target::Lossless { "zstd" } else { "trinity" }
+pub fn default_codec(target: Rate) -> &'static str {
+    if target == Rate::Lossless { "zstd" } else { "trinity" }
 }
 
 /// What tensors are to be coded with.
 #[derive(Debug, Clone)]
 pub struct EncodeRequest<'a> {
     pub codec: &'a str,
-    pub target: Target,
+    pub target: Rate,
     pub allocation: Allocation,
     /// Whether norms, biases, vectors and integers are coded too.
     pub all: bool,
@@ -117,7 +117,7 @@ impl EncodeRequest<'_> {
         }
         let (bits, own) = (self.rules.bits(name), self.rules.codec(name));
         let named = bits.is_some() || own.is_some();
-        let lossy = self.target != Target::Lossless || bits.is_some();
+        let lossy = self.target != Rate::Lossless || bits.is_some();
         if let Some(why) = kind.kept_because().filter(|_| lossy) {
             // What codecs cannot take stays exact whatever is said.
             let always = matches!(kind, Kind::Small | Kind::Carried);
@@ -125,9 +125,8 @@ impl EncodeRequest<'_> {
                 return kept(why, false);
             }
         }
-        let target = bits.map_or(self.target, Target::Bits);
-        let by_default =
-            if bits.is_some() && self.target == Target::Lossless { "trinity" } else { self.codec };
+        let target = bits.map_or(self.target, Rate::Bits);
+        let by_default = if bits.is_some() && self.target == Rate::Lossless { "trinity" } else { self.codec };
         let codec = own.unwrap_or(by_default).to_owned();
         let layers = matches!(kind, Kind::Linear | Kind::Experts);
         if CALIBRATED.contains(&codec.as_str()) && !layers && lossy {
@@ -138,7 +137,7 @@ impl EncodeRequest<'_> {
 
     /// Shares a budget in bits out among the tensors that have one.
     fn share(&self, plan: &mut Plan, entries: &[Entry]) -> Result<(), trinity_tensor::Error> {
-        let Target::Bits(bits) = self.target else { return Ok(()) };
+        let Rate::Bits(bits) = self.target else { return Ok(()) };
         let shared: Vec<usize> = (0..entries.len()).filter(|&at| plan.tensors[at].shares()).collect();
         let values: usize = shared.iter().map(|&at| entries[at].len()).sum();
         let finer = |at: usize| plan.tensors[at].kind.finer_bits();
@@ -178,14 +177,14 @@ impl EncodeRequest<'_> {
     fn own_rates(&self, plan: &mut Plan, entries: &[Entry]) -> Result<(), Error> {
         let mut known: BTreeMap<String, Option<f64>> = BTreeMap::new();
         for (planned, entry) in plan.tensors.iter_mut().zip(entries) {
-            let Treatment::Coded { codec: name, target: target @ Target::Bits(_), apart } =
+            let Treatment::Coded { codec: name, target: target @ Rate::Bits(_), apart } =
                 &mut planned.treatment
             else {
                 continue;
             };
             let failed = |error| Error::Tensor { subject: entry.name().to_owned(), error };
             if CALIBRATED.contains(&name.as_str()) {
-                (*target, *apart) = (Target::Bits(rate_within(entry, name, *target).map_err(failed)?), true);
+                (*target, *apart) = (Rate::Bits(rate_within(entry, name, *target).map_err(failed)?), true);
                 continue;
             }
             if !known.contains_key(name.as_str()) {
@@ -199,7 +198,7 @@ impl EncodeRequest<'_> {
                 };
                 known.insert(name.clone(), rate);
             }
-            let (Some(Some(rate)), Target::Bits(asked)) = (known.get(name.as_str()), &*target) else {
+            let (Some(Some(rate)), Rate::Bits(asked)) = (known.get(name.as_str()), &*target) else {
                 continue;
             };
             // Who names a format for a tensor wants it at its rate, beside that of the others.
@@ -214,16 +213,16 @@ impl EncodeRequest<'_> {
                     reason: format!("it is a number format and takes {rate:.2} bits/value").into(),
                 }));
             }
-            (*target, *apart) = (Target::Bits(ANY_RATE), true);
+            (*target, *apart) = (Rate::Bits(ANY_RATE), true);
         }
         Ok(())
     }
 }
 
 /// The finest rate within a target of a codec that rounds layers: most have whole bits.
-fn rate_within(entry: &Entry, name: &str, target: Target) -> Result<f64, trinity_tensor::Error> {
+fn rate_within(entry: &Entry, name: &str, target: Rate) -> Result<f64, trinity_tensor::Error> {
     let rate = match target {
-        Target::Bits(bits) => calibrated_rate(name, bits),
+        Rate::Bits(bits) => calibrated_rate(name, bits),
         _ => None,
     };
     // Hundredths from nothing on: the first that is enough.
@@ -247,7 +246,7 @@ impl Planned {
 
     /// Whether it has a part in the budget.
     pub(super) fn shares(&self) -> bool {
-        matches!(self.treatment, Treatment::Coded { target: Target::Bits(_), apart: false, .. })
+        matches!(self.treatment, Treatment::Coded { target: Rate::Bits(_), apart: false, .. })
     }
 
     pub(super) fn codec(&self) -> &str {
@@ -260,14 +259,14 @@ impl Planned {
     /// Bits per value that it is to have, where it is said.
     pub fn bits(&self) -> Option<f64> {
         match self.treatment {
-            Treatment::Coded { target: Target::Bits(bits), .. } if bits < ANY_RATE => Some(bits),
+            Treatment::Coded { target: Rate::Bits(bits), .. } if bits < ANY_RATE => Some(bits),
             _ => None,
         }
     }
 
     fn set_bits(&mut self, bits: f64) {
         if let Treatment::Coded { target, .. } = &mut self.treatment {
-            *target = Target::Bits(bits);
+            *target = Rate::Bits(bits);
         }
     }
 
@@ -433,7 +432,7 @@ mod tests {
     }
 
     fn request(rules: Rules) -> EncodeRequest<'static> {
-        let target = Target::Bits(3.0);
+        let target = Rate::Bits(3.0);
         EncodeRequest {
             codec: "uniform+ac",
             target,
@@ -488,7 +487,7 @@ mod tests {
         let treatments: Vec<&Treatment> = plan.tensors().iter().map(|own| &own.treatment).collect();
         let coded = |codec: &str, bits: f64, apart| Treatment::Coded {
             codec: codec.into(),
-            target: Target::Bits(bits),
+            target: Rate::Bits(bits),
             apart,
         };
         assert_eq!(
@@ -504,7 +503,7 @@ mod tests {
     fn a_number_format_takes_its_own_rate_or_is_refused_with_it() {
         let planned = |bits| {
             let request =
-                EncodeRequest { codec: "mxfp4", target: Target::Bits(bits), ..request(Rules::default()) };
+                EncodeRequest { codec: "mxfp4", target: Rate::Bits(bits), ..request(Rules::default()) };
             request.plan(&model(), "model")
         };
         assert!(planned(4.25).is_ok());

@@ -3,7 +3,7 @@
 use super::EncodeRequest;
 use crate::Error;
 use trinity_tensor::TensorFile;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::pipeline::Treatment;
 
 /// Bits per value below which nothing is worth writing.
@@ -27,7 +27,7 @@ impl EncodeRequest<'_> {
                 Treatment::Exact { apart: true, .. } => {
                     beside += (planned.values * entry.dtype().bytes()) as f64;
                 }
-                Treatment::Coded { apart: true, target: Target::Bits(_), codec } => {
+                Treatment::Coded { apart: true, target: Rate::Bits(_), codec } => {
                     let Some(bits) = planned.bits() else {
                         let message = format!(
                             "{codec} has a rate of its own, and `{}` is coded with it: a size cannot be shared out",

@@ -10,7 +10,7 @@ use trinity_lm::coding::Coding;
 use trinity_lm::weights::{code_weights, code_weights_calibrated};
 use trinity_tensor::TensorFile;
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::file::TriWriter;
 
 impl Evaluation {
@@ -38,7 +38,7 @@ impl Evaluation {
         let calibrator = self.calibrator.as_ref().filter(|_| coding.takes_moments());
         let request = EncodeRequest {
             codec: coding.name(),
-            target: Target::Bits(coding.bits()),
+            target: Rate::Bits(coding.bits()),
             allocation: if calibrator.is_some() { Allocation::Equal } else { shared },
             all: false,
             basis: None,

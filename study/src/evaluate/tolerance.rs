@@ -9,9 +9,9 @@ use super::Evaluation;
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
 use trinity_lm::coding::through;
-use trinity_lm::{Hooks, Matrix, Model, NoHooks};
+use trinity_lm::{Hooks, Model, NoHooks, TokenRows};
 use trinity_tensor::Class;
-use trinity_tensor::codec::{Target, TensorCodec, codec};
+use trinity_tensor::codec::{Rate, TensorCodec, codec};
 
 /// The codec whose error it is.
 const QUANTIZER: &str = "uniform+ac";
@@ -45,25 +45,25 @@ pub const FORWARD: [Class; 3] = [Class::Weight, Class::KvCache, Class::Activatio
 struct AtError {
     codec: Box<dyn TensorCodec>,
     class: Class,
-    target: Target,
+    target: Rate,
 }
 
 impl AtError {
-    fn in_blocks(&self, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn in_blocks(&self, matrix: TokenRows<'_>) -> Result<u64, String> {
         let cols = matrix.cols;
         matrix.values.chunks_mut(BLOCK * cols).try_fold(0, |bits, values| {
-            let matrix = Matrix { rows: values.len() / cols, cols, values };
+            let matrix = TokenRows { rows: values.len() / cols, cols, values };
             Ok(bits + through(self.codec.as_ref(), self.target, self.class, matrix)?)
         })
     }
 }
 
 impl Hooks for AtError {
-    fn kv(&self, _: usize, _: &'static str, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn kv(&self, _: usize, _: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.in_blocks(matrix)
     }
 
-    fn activation(&self, _: usize, matrix: Matrix<'_>) -> Result<u64, String> {
+    fn activation(&self, _: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
         self.in_blocks(matrix)
     }
 
@@ -131,7 +131,7 @@ impl Evaluation {
     fn lost(&self, class: Class, nmse: f64, progress: &dyn Progress) -> Result<f64, Error> {
         let failed = |error| Error::Tensor { subject: QUANTIZER.to_owned(), error };
         let codec = codec(QUANTIZER).map_err(failed)?;
-        let target = Target::Nmse(nmse);
+        let target = Rate::Nmse(nmse);
         let what = format!("{class} at NMSE {nmse:.4}");
         let before = self.reference(progress)?.score.bits_per_byte;
         let scored = match class {
@@ -154,10 +154,10 @@ impl Evaluation {
     }
 
     /// The model with every linear weight at that error.
-    fn coded_at(&self, codec: &dyn TensorCodec, target: Target) -> Result<Model, Error> {
+    fn coded_at(&self, codec: &dyn TensorCodec, target: Rate) -> Result<Model, Error> {
         let mut weights = self.model.weights();
         for weight in &mut weights {
-            let matrix = Matrix { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
+            let matrix = TokenRows { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
             through(codec, target, Class::Weight, matrix)
                 .map_err(|reason| Error::input(format_args!("`{}`: {reason}", weight.name), ""))?;
         }

@@ -179,7 +179,7 @@ fn decides(odds: &Odds) -> Option<String> {
     Some(format!("What decides it: {listed}."))
 }
 
-/// Without a budget: what is best for each watt.
+/// Says what is best for each watt, without a budget.
 fn per_watt(found: &Exploration) -> Option<String> {
     let own = found.per_watt.as_ref()?;
     if own.scenario == found.baseline {
@@ -367,7 +367,7 @@ fn energy(found: &Exploration) -> Option<String> {
     Some(format!("A token takes {} J, {} without a codec.", significant(own), significant(plain_j)))
 }
 
-/// At which budgets another is the best.
+/// Says at which budgets another is the best.
 fn budgets(found: &Exploration) -> Option<String> {
     let budget = found.budget_mm2?;
     let own = found.winning_intervals.iter().position(|winning| {

@@ -41,7 +41,7 @@ const CHOSEN_IN_TRAINING: [&str; 6] = [
     "job.recompute",
     NICS,
 ];
-/// The same of prompts, whose pass is one and keeps nothing.
+/// What is chosen for prompts, whose pass is one and keeps nothing.
 const CHOSEN_IN_PREFILL: [&str; 4] =
     ["job.parallelism.tensor", "job.parallelism.pipeline", "job.microbatch", NICS];
 
@@ -78,7 +78,7 @@ pub(super) struct BaselineStudy {
 pub struct Fixed {
     pub path: String,
     pub value: f64,
-    /// Of the value; empty of what is counted.
+    /// The unit of the value; empty of what is counted.
     pub unit: &'static str,
 }
 

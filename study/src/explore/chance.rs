@@ -178,7 +178,7 @@ struct Draws {
     baseline: usize,
     inputs: Vec<Input>,
     points: Vec<Vec<f64>>,
-    /// Of each draw, of each scenario; the baseline's is known.
+    /// Merits of each draw, of each scenario; the baseline's is known.
     merits: Vec<Vec<Option<f64>>>,
     draws: usize,
 }

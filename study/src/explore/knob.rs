@@ -216,7 +216,7 @@ enum Kind {
 pub(super) enum Stands {
     /// Beyond the values that the study lists.
     Beyond { end: f64 },
-    /// At an end that cannot be extended.
+    /// The best lies at an end that cannot be extended.
     AtEnd,
 }
 

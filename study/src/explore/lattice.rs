@@ -4,6 +4,8 @@
 //!
 //! Knows numbers; what a coordinate means is the caller's.
 
+use trinity_numeric::random::SplitMix64;
+
 /// Lattice points in the unit cube.
 #[derive(Debug, Clone)]
 pub(super) struct Lattice {
@@ -14,8 +16,8 @@ pub(super) struct Lattice {
 
 impl Lattice {
     pub fn new(points: usize, dimensions: usize, seed: u64) -> Self {
-        let mut state = seed;
-        let shift = (0..dimensions).map(|_| uniform(&mut state)).collect();
+        let mut random = SplitMix64(seed);
+        let shift = (0..dimensions).map(|_| random.uniform()).collect();
         Self { points, generator: generator(points, dimensions), shift }
     }
 
@@ -58,15 +60,6 @@ fn generator(points: usize, dimensions: usize) -> Vec<usize> {
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// SplitMix64 as a number in [0, 1).
-fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// The quantile of a standard normal distribution, to 0.0005 (Abramowitz and

@@ -119,7 +119,7 @@ impl Player {
         Self { name: scenario.name.clone(), scale, nics: at(NICS), knobs }
     }
 
-    /// The same player with these knobs held where they are on every base.
+    /// This player with some knobs held where they are on every base.
     pub fn without(&self, paths: &[&str]) -> Self {
         let knobs: Vec<Knob> =
             self.knobs.iter().filter(|knob| !paths.contains(&knob.path.as_str())).cloned().collect();

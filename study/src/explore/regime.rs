@@ -52,7 +52,7 @@ pub struct Mark {
     pub name: String,
     pub x: f64,
     pub y: f64,
-    /// Of the study's model there.
+    /// The gain of the study's model there.
     pub gain: Option<f64>,
 }
 
@@ -268,7 +268,7 @@ impl Survey {
         point.settle();
     }
 
-    /// For which `x` the codec pays at one `y`.
+    /// The `x` for which the codec pays at one `y`.
     fn edge(&self, xs: &[f64], y: f64) -> Edge {
         let pays = |x: f64| self.gain(x, y).is_some_and(|gain| gain > PAYS);
         let along: Vec<bool> = crate::parallel::map(xs, |&x| pays(x));

@@ -3,14 +3,14 @@
 use crate::evaluate::{self, Evaluation, FORWARD, Probe};
 use crate::{Error, Progress, Quality};
 use trinity_tensor::Class;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::compare::{ComparisonRow, InputTensor};
 
 /// The study where none is named.
 pub const STUDY: &str = "sweeps/llama-3-70b";
 /// The quality where none is named: the error at which the paper takes its
 /// stages apart.
-pub const QUALITY: Target = Target::Nmse(0.01);
+pub const QUALITY: Rate = Rate::Nmse(0.01);
 
 /// What to explore.
 #[derive(Debug, Clone)]

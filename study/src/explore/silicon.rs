@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trinity_config::{Checked, Complaint, Document};
 use trinity_silicon::Node;
-use trinity_tensor::codec::{Target, TensorCodec, codec};
+use trinity_tensor::codec::{Rate, TensorCodec, codec};
 use trinity_tensor::{Entry, crop};
 
 /// Values of each tensor that operations are counted on.
@@ -93,7 +93,7 @@ pub(super) fn has_operations(codec: &dyn TensorCodec) -> bool {
     const FEW: usize = 4096;
     let Ok(input_tensors) = tensors::built_in() else { return false };
     let piece = input_tensors.first().and_then(|tensor| crop(&tensor.entry, FEW).ok());
-    piece.is_some_and(|piece| codec.stages(&piece, Target::Nmse(0.1)).is_ok_and(|stages| !stages.is_empty()))
+    piece.is_some_and(|piece| codec.stages(&piece, Rate::Nmse(0.1)).is_ok_and(|stages| !stages.is_empty()))
 }
 
 /// Prices every candidate.

@@ -11,7 +11,7 @@ use crate::explore::TENSORS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use trinity_tensor::codec::{Target, ablate, codec, is_external};
+use trinity_tensor::codec::{Rate, ablate, codec, is_external};
 use trinity_tensor::{ContentHash, TensorFile, crop};
 
 /// A hash of the cluster model: the code of `sim` and of what reads its configurations, and these.
@@ -144,7 +144,7 @@ fn probed(name: &str) -> Option<String> {
             }
         } else {
             let codec = codec(name).ok()?;
-            match codec.encode(&piece, Target::Bits(PROBE_BITS)) {
+            match codec.encode(&piece, Rate::Bits(PROBE_BITS)) {
                 Ok(encoded) => hash.add(&encoded.bytes),
                 // A rate that is out of reach is an answer, too.
                 Err(error) => hash.add(error.to_string().as_bytes()),

@@ -12,14 +12,14 @@ use serde::Serialize;
 /// How a claim fared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ClaimOutcome {
     Holds,
     Fails,
     /// Within the interval, or without one.
     Open,
 }
 
-impl Outcome {
+impl ClaimOutcome {
     /// The outcome in words.
     pub fn words(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ pub struct Claim {
     pub unit: Option<String>,
     /// No part of the verdict.
     pub beside: bool,
-    pub outcome: Outcome,
+    pub outcome: ClaimOutcome,
     pub ours: Mean,
     /// What it was held against, name by name.
     pub against: Vec<(String, Mean)>,
@@ -69,10 +69,10 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
         return Ok(unheard(claim, over));
     }
     let Judgement { outcome, against, difference, short } = if let Some(bound) = &rule.above {
-        compared(&ours, bound, cells, |mean, _| (Outcome::positive(mean), mean.mean))?
+        compared(&ours, bound, cells, |mean, _| (ClaimOutcome::positive(mean), mean.mean))?
     } else if let Some(bound) = &rule.below {
         compared(&ours, bound, cells, |mean, _| {
-            (Outcome::positive(Mean { mean: -mean.mean, ..mean }), mean.mean)
+            (ClaimOutcome::positive(Mean { mean: -mean.mean, ..mean }), mean.mean)
         })?
     } else if let Some(bound) = &rule.alike {
         let of = rule.of.as_ref().map(|of| cells.get(of)).transpose()?.map(|of| of.mean().mean.abs());
@@ -88,9 +88,9 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
     let outcome = match (few, short) {
         (Some(least), _) => {
             found += &format!("; {} of the {least} {over} that would decide", ours.values.len());
-            Outcome::Open
+            ClaimOutcome::Open
         }
-        (None, Some(short)) if outcome == Outcome::Open => {
+        (None, Some(short)) if outcome == ClaimOutcome::Open => {
             found += &short.words(over);
             outcome
         }
@@ -120,7 +120,7 @@ fn unheard(claim: &ClaimFile, over: &str) -> Claim {
         paper: claim.paper,
         unit: claim.unit.clone(),
         beside: claim.beside,
-        outcome: Outcome::Open,
+        outcome: ClaimOutcome::Open,
         ours: Mean { mean: f64::NAN, half: None, rows: 0 },
         against: Vec::new(),
         difference: None,
@@ -130,7 +130,7 @@ fn unheard(claim: &ClaimFile, over: &str) -> Claim {
 
 /// How a rule fared.
 struct Judgement {
-    outcome: Outcome,
+    outcome: ClaimOutcome,
     against: Vec<(String, Mean)>,
     difference: Option<Mean>,
     /// What an open outcome lacks.
@@ -179,7 +179,7 @@ fn compared(
     ours: &Sample,
     bound: &str,
     cells: &Cells,
-    of: impl Fn(Mean, f64) -> (Outcome, f64),
+    of: impl Fn(Mean, f64) -> (ClaimOutcome, f64),
 ) -> Result<Judgement, Error> {
     let other = match bound.parse::<f64>() {
         Ok(number) => Sample::constant(number),
@@ -187,7 +187,7 @@ fn compared(
     };
     if other.values.is_empty() {
         let short = Some(Short::Other(bound.to_owned()));
-        return Ok(Judgement { outcome: Outcome::Open, against: Vec::new(), difference: None, short });
+        return Ok(Judgement { outcome: ClaimOutcome::Open, against: Vec::new(), difference: None, short });
     }
     let difference = ours.minus(&other)?.mean();
     let size = ours.mean().mean.abs().max(other.mean().mean.abs());
@@ -205,11 +205,11 @@ fn compared(
 const POWER: f64 = 0.1;
 
 /// No different, by an interval that would have shown a difference of a tenth of `size`.
-fn alike(difference: Mean, size: f64) -> (Outcome, f64) {
+fn alike(difference: Mean, size: f64) -> (ClaimOutcome, f64) {
     let outcome = match difference.half {
-        Some(half) if difference.mean.abs() > half => Outcome::Fails,
-        Some(half) if half <= POWER * size => Outcome::Holds,
-        _ => Outcome::Open,
+        Some(half) if difference.mean.abs() > half => ClaimOutcome::Fails,
+        Some(half) if half <= POWER * size => ClaimOutcome::Holds,
+        _ => ClaimOutcome::Open,
     };
     (outcome, POWER * size)
 }
@@ -218,29 +218,29 @@ fn alike(difference: Mean, size: f64) -> (Outcome, f64) {
 fn near(ours: Mean, paper: f64, part: f64) -> Judgement {
     let (away, margin) = ((ours.mean - paper).abs(), part * paper.abs());
     let outcome = match ours.half {
-        Some(half) if away + half <= margin => Outcome::Holds,
-        Some(half) if away - half > margin => Outcome::Fails,
-        _ => Outcome::Open,
+        Some(half) if away + half <= margin => ClaimOutcome::Holds,
+        Some(half) if away - half > margin => ClaimOutcome::Fails,
+        _ => ClaimOutcome::Open,
     };
     Judgement { outcome, against: Vec::new(), difference: None, short: Some(Short::of(ours, margin - away)) }
 }
 
 /// Ours below the first, which is below the next: as good as the weakest link.
 fn ordered(first: &str, rest: &[String], cells: &Cells) -> Result<Judgement, Error> {
-    let mut outcome = Outcome::Holds;
+    let mut outcome = ClaimOutcome::Holds;
     let mut against = Vec::new();
     let mut before = cells.get(first)?;
     for name in rest {
         let next = cells.get(name)?;
         if next.values.is_empty() {
             let short = Some(Short::Other(name.clone()));
-            return Ok(Judgement { outcome: Outcome::Open, against, difference: None, short });
+            return Ok(Judgement { outcome: ClaimOutcome::Open, against, difference: None, short });
         }
-        let link = Outcome::positive(next.minus(&before)?.mean());
+        let link = ClaimOutcome::positive(next.minus(&before)?.mean());
         outcome = match (outcome, link) {
-            (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,
-            (Outcome::Open, _) | (_, Outcome::Open) => Outcome::Open,
-            _ => Outcome::Holds,
+            (ClaimOutcome::Fails, _) | (_, ClaimOutcome::Fails) => ClaimOutcome::Fails,
+            (ClaimOutcome::Open, _) | (_, ClaimOutcome::Open) => ClaimOutcome::Open,
+            _ => ClaimOutcome::Holds,
         };
         against.push((name.clone(), next.mean()));
         before = next;

@@ -1,5 +1,7 @@
 //! The paper's synthetic case (Figure 3(a)): normal values with outliers at both tails.
 
+use trinity_numeric::random::SplitMix64;
+
 /// Tensors, each of this side.
 const TENSORS: u64 = 8;
 const SIDE: usize = 128;
@@ -15,11 +17,11 @@ pub fn synthetic() -> Result<Vec<u8>, serde_json::Error> {
     let mut data = Vec::new();
     for tensor in 0..TENSORS {
         let begin = data.len();
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(tensor + 1);
+        let mut random = SplitMix64(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(tensor + 1));
         for _ in 0..values {
             // The sum of twelve even values less six: normal as far as four deviations go.
-            let normal = (0..12).map(|_| even(&mut state)).sum::<f64>() - 6.0;
-            let outlier = next(&mut state).is_multiple_of(RARE);
+            let normal = (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
+            let outlier = random.word().is_multiple_of(RARE);
             let value = if outlier { FAR * normal.signum() } else { normal };
             data.extend((value as f32).to_le_bytes());
         }
@@ -32,20 +34,6 @@ pub fn synthetic() -> Result<Vec<u8>, serde_json::Error> {
     file.extend(header);
     file.extend(data);
     Ok(file)
-}
-
-/// Splitmix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Between 0 and 1.
-fn even(state: &mut u64) -> f64 {
-    (next(state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

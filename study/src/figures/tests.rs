@@ -30,7 +30,7 @@ fn claim(rule: RuleFile, paper: Option<f64>) -> ClaimFile {
     }
 }
 
-fn outcome(claim: &ClaimFile, cells: &[(&str, &[f64])]) -> Outcome {
+fn outcome(claim: &ClaimFile, cells: &[(&str, &[f64])]) -> ClaimOutcome {
     let read = cells.iter().map(|(name, values)| ((*name).to_owned(), sample(values))).collect();
     let cells = Cells { read: &read, made: &BTreeMap::new(), exact: false, each: None };
     rule::judge(claim, &cells, "rows").unwrap().outcome
@@ -41,45 +41,45 @@ fn each_kind_of_rule_turns_over() {
     let (low, high): (&[f64], &[f64]) = (&[1.0, 1.1, 0.9], &[2.0, 2.1, 1.95]);
     let wide: &[f64] = &[-3.0, 4.0, 2.0];
     let above = claim(RuleFile { above: Some("other".into()), ..RuleFile::default() }, None);
-    assert_eq!(outcome(&above, &[("ours", high), ("other", low)]), Outcome::Holds);
-    assert_eq!(outcome(&above, &[("ours", low), ("other", high)]), Outcome::Fails);
-    assert_eq!(outcome(&above, &[("ours", wide), ("other", low)]), Outcome::Open);
-    assert_eq!(outcome(&above, &[("ours", &[5.0]), ("other", &[1.0])]), Outcome::Open);
+    assert_eq!(outcome(&above, &[("ours", high), ("other", low)]), ClaimOutcome::Holds);
+    assert_eq!(outcome(&above, &[("ours", low), ("other", high)]), ClaimOutcome::Fails);
+    assert_eq!(outcome(&above, &[("ours", wide), ("other", low)]), ClaimOutcome::Open);
+    assert_eq!(outcome(&above, &[("ours", &[5.0]), ("other", &[1.0])]), ClaimOutcome::Open);
     let below = claim(RuleFile { below: Some("1.5".into()), ..RuleFile::default() }, None);
-    assert_eq!(outcome(&below, &[("ours", low)]), Outcome::Holds);
-    assert_eq!(outcome(&below, &[("ours", high)]), Outcome::Fails);
+    assert_eq!(outcome(&below, &[("ours", low)]), ClaimOutcome::Holds);
+    assert_eq!(outcome(&below, &[("ours", high)]), ClaimOutcome::Fails);
     let near = claim(RuleFile { near: Some(0.2), ..RuleFile::default() }, Some(2.0));
-    assert_eq!(outcome(&near, &[("ours", high)]), Outcome::Holds);
-    assert_eq!(outcome(&near, &[("ours", low)]), Outcome::Fails);
-    assert_eq!(outcome(&near, &[("ours", wide)]), Outcome::Open);
+    assert_eq!(outcome(&near, &[("ours", high)]), ClaimOutcome::Holds);
+    assert_eq!(outcome(&near, &[("ours", low)]), ClaimOutcome::Fails);
+    assert_eq!(outcome(&near, &[("ours", wide)]), ClaimOutcome::Open);
     let alike = claim(RuleFile { alike: Some("other".into()), ..RuleFile::default() }, None);
     assert_eq!(
         outcome(&alike, &[("ours", &[1.0, 1.01, 0.99]), ("other", &[1.01, 0.99, 1.0])]),
-        Outcome::Holds
+        ClaimOutcome::Holds
     );
     // Within an interval that would hide a difference of a tenth: too little power.
-    assert_eq!(outcome(&alike, &[("ours", low), ("other", &[1.1, 0.9, 1.0])]), Outcome::Open);
-    assert_eq!(outcome(&alike, &[("ours", low), ("other", high)]), Outcome::Fails);
-    assert_eq!(outcome(&alike, &[("ours", &[1.0]), ("other", &[1.0])]), Outcome::Open);
+    assert_eq!(outcome(&alike, &[("ours", low), ("other", &[1.1, 0.9, 1.0])]), ClaimOutcome::Open);
+    assert_eq!(outcome(&alike, &[("ours", low), ("other", high)]), ClaimOutcome::Fails);
+    assert_eq!(outcome(&alike, &[("ours", &[1.0]), ("other", &[1.0])]), ClaimOutcome::Open);
     // Zero has no tenth: that of what another loses is what counts.
     let none = RuleFile { alike: Some("0".into()), of: Some("rival".into()), ..RuleFile::default() };
     let none = claim(none, None);
     let near_zero: &[f64] = &[0.01, -0.01, 0.0];
-    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", low)]), Outcome::Holds);
-    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", &[0.1, 0.1])]), Outcome::Open);
-    assert_eq!(outcome(&none, &[("ours", low), ("rival", high)]), Outcome::Fails);
+    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", low)]), ClaimOutcome::Holds);
+    assert_eq!(outcome(&none, &[("ours", near_zero), ("rival", &[0.1, 0.1])]), ClaimOutcome::Open);
+    assert_eq!(outcome(&none, &[("ours", low), ("rival", high)]), ClaimOutcome::Fails);
     let order = claim(RuleFile { order: vec!["b".into(), "c".into()], ..RuleFile::default() }, None);
     let top: &[f64] = &[3.0, 3.2, 3.1];
-    assert_eq!(outcome(&order, &[("ours", low), ("b", high), ("c", top)]), Outcome::Holds);
-    assert_eq!(outcome(&order, &[("ours", low), ("b", top), ("c", high)]), Outcome::Fails);
-    assert_eq!(outcome(&order, &[("ours", low), ("b", wide), ("c", top)]), Outcome::Open);
+    assert_eq!(outcome(&order, &[("ours", low), ("b", high), ("c", top)]), ClaimOutcome::Holds);
+    assert_eq!(outcome(&order, &[("ours", low), ("b", top), ("c", high)]), ClaimOutcome::Fails);
+    assert_eq!(outcome(&order, &[("ours", low), ("b", wide), ("c", top)]), ClaimOutcome::Open);
     let few = ClaimFile { rows: Some(5), ..above };
-    assert_eq!(outcome(&few, &[("ours", high), ("other", low)]), Outcome::Open);
+    assert_eq!(outcome(&few, &[("ours", high), ("other", low)]), ClaimOutcome::Open);
 }
 
 #[test]
 fn a_verdict_follows_from_its_claims() {
-    use Outcome::{Fails, Holds, Open};
+    use ClaimOutcome::{Fails, Holds, Open};
     for (outcomes, verdict) in [
         (vec![Holds, Holds], Verdict::Reproduced),
         (vec![Holds, Fails], Verdict::InPart),
@@ -103,7 +103,7 @@ fn opposite(
 ) -> BTreeMap<String, Sample> {
     let cells = Cells { read, made: &figure.cells, exact: figure.exact, each };
     let ours = cells.get(&claim.ours).unwrap();
-    let held = rule::judge(claim, &cells, "rows").unwrap().outcome == Outcome::Holds;
+    let held = rule::judge(claim, &cells, "rows").unwrap().outcome == ClaimOutcome::Holds;
     let rule = &claim.rule;
     let mirrored = |bound: &String| {
         let other = bound.parse().map_or_else(|_| cells.get(bound).unwrap(), Sample::constant);
@@ -170,13 +170,16 @@ fn every_recorded_claim_turns_over_when_it_is_fed_the_opposite() {
                 let before = judged.claims[at].outcome;
                 at += 1;
                 // Of an order that fails, the first link may hold; links behind it are turned by unit tests.
-                if before == Outcome::Open || (before == Outcome::Fails && claim.rule.order.len() > 1) {
+                if before == ClaimOutcome::Open
+                    || (before == ClaimOutcome::Fails && claim.rule.order.len() > 1)
+                {
                     continue;
                 }
                 let changed = opposite(figure, claim, each, &recording.cells);
                 let cells = Cells { read: &changed, made: &figure.cells, exact: figure.exact, each };
                 let after = rule::judge(claim, &cells, "rows").unwrap().outcome;
-                let wanted = if before == Outcome::Holds { Outcome::Fails } else { Outcome::Holds };
+                let wanted =
+                    if before == ClaimOutcome::Holds { ClaimOutcome::Fails } else { ClaimOutcome::Holds };
                 assert_eq!(after, wanted, "figure {}: {} ({each:?})", figure.id, claim.says);
                 turned += 1;
             }
@@ -230,7 +233,7 @@ fn every_claim_holds_or_fails_by_what_it_is_fed() {
                 vec![None]
             };
             for each in each {
-                for (holds, wanted) in [(true, Outcome::Holds), (false, Outcome::Fails)] {
+                for (holds, wanted) in [(true, ClaimOutcome::Holds), (false, ClaimOutcome::Fails)] {
                     let read = fed(claim, each, holds);
                     let cells = Cells { read: &read, made: &figure.cells, exact: figure.exact, each };
                     let found = rule::judge(claim, &cells, "rows").unwrap();
@@ -240,7 +243,7 @@ fn every_claim_holds_or_fails_by_what_it_is_fed() {
                 let ours = each.map_or_else(|| claim.ours.clone(), |each| of_each(&claim.ours, each));
                 read.insert(ours, Sample::default());
                 let cells = Cells { read: &read, made: &figure.cells, exact: figure.exact, each };
-                assert_eq!(rule::judge(claim, &cells, "rows").unwrap().outcome, Outcome::Open);
+                assert_eq!(rule::judge(claim, &cells, "rows").unwrap().outcome, ClaimOutcome::Open);
                 asked += 1;
             }
         }

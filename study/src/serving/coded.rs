@@ -36,7 +36,7 @@ pub struct MapRequest {
     /// A codec's file, and how many of it a GPU has.
     pub codec: String,
     pub codecs_per_gpu: f64,
-    /// Of a disk, for each GPU.
+    /// The rate of a disk, for each GPU.
     pub disk_gb_per_s: f64,
     /// Share of a prompt whose cache lies outside the GPU.
     pub reused: f64,
@@ -73,7 +73,7 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Without it the load does not run at all.
+    /// The codec makes a load run that does not run at all without it.
     Enables,
     Pays,
     Even,

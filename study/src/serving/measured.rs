@@ -157,7 +157,7 @@ impl Library {
         &self.engines
     }
 
-    /// The same library with other constants of an engine.
+    /// This library with other constants of an engine.
     #[must_use]
     pub fn with_engine(mut self, name: &str, file: EngineFile) -> Self {
         self.engines.insert(name.to_owned(), file);

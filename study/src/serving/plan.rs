@@ -14,7 +14,7 @@ use trinity_sim::serving::replica::{
 };
 use trinity_sim::serving::{BOUND, Convergence, ServingError};
 
-/// What is to be found.
+/// A deployment that is to be found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeploymentRequest {
     #[serde(flatten)]
@@ -49,14 +49,14 @@ pub struct Ranked {
     pub name: String,
     pub gpus: u32,
     pub concurrency: u32,
-    /// In the steady state, with half of the 95 % interval.
+    /// Tokens in the steady state, with half of the 95 % interval.
     pub tokens_per_s: f64,
     pub tokens_per_s_half_width: f64,
     pub tokens_per_s_per_gpu: f64,
     /// As a benchmark of ten requests for each in flight prints them.
     pub ttft_s: f64,
     pub tpot_s: f64,
-    /// In the steady state, with its 95 % interval.
+    /// The percentile in the steady state, with its 95 % interval.
     pub ttft_p99_s: f64,
     pub ttft_p99_within_s: [f64; 2],
     pub requests_per_s: f64,

@@ -189,7 +189,7 @@ pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, Play
 /// What is asked, as one attention rank sees it.
 enum Asked {
     Closed(ClosedLoop),
-    Open(Vec<trinity_sim::serving::Request>),
+    Open(Vec<trinity_sim::serving::ServingRequest>),
 }
 
 impl Asked {
@@ -259,7 +259,7 @@ fn drawn(
     request: &PlayRequest,
     rate: f64,
     count: usize,
-) -> Result<Vec<trinity_sim::serving::Request>, ServingError> {
+) -> Result<Vec<trinity_sim::serving::ServingRequest>, ServingError> {
     if !(rate > 0.0 && rate.is_finite()) {
         return Err(ServingError::Setting { name: "rate", value: rate, rule: "above zero" });
     }

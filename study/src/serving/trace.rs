@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trinity_config::{Complaint, Diagnostic, Document, Place, Source};
-use trinity_sim::serving::Request;
+use trinity_sim::serving::ServingRequest;
 
 const COLUMNS: [&str; 3] = ["arrival_s", "prompt_tokens", "output_tokens"];
 /// Mistakes that are named; who has more sees the pattern.
@@ -25,7 +25,7 @@ pub fn path(document: &Document) -> Option<PathBuf> {
 }
 
 /// The requests of a trace, in the order of their arrival.
-pub fn read(document: &Document, path: &Path) -> Result<Vec<Request>, Error> {
+pub fn read(document: &Document, path: &Path) -> Result<Vec<ServingRequest>, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let complaint = Complaint::new(format_args!("cannot read the trace `{}`: {error}", path.display()))
             .expected("a CSV of arrival_s,prompt_tokens,output_tokens")
@@ -36,7 +36,7 @@ pub fn read(document: &Document, path: &Path) -> Result<Vec<Request>, Error> {
 }
 
 /// The requests of a trace that is named by itself.
-pub fn of_file(path: &Path) -> Result<Vec<Request>, Diagnostic> {
+pub fn of_file(path: &Path) -> Result<Vec<ServingRequest>, Diagnostic> {
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => parse(Source { name, text }),
@@ -50,7 +50,7 @@ pub fn of_file(path: &Path) -> Result<Vec<Request>, Diagnostic> {
     }
 }
 
-fn parse(source: Source) -> Result<Vec<Request>, Diagnostic> {
+fn parse(source: Source) -> Result<Vec<ServingRequest>, Diagnostic> {
     let source = Arc::new(source);
     let wrong = |span: Range<usize>, message: String, label: &str| Diagnostic {
         message,
@@ -73,7 +73,7 @@ fn parse(source: Source) -> Result<Vec<Request>, Diagnostic> {
             )
         })?;
     }
-    let (mut requests, mut mistakes): (Vec<Request>, Vec<Diagnostic>) = (Vec::new(), Vec::new());
+    let (mut requests, mut mistakes): (Vec<ServingRequest>, Vec<Diagnostic>) = (Vec::new(), Vec::new());
     for (at, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let cells = cells(at, line);
         let cell = |column: usize| {
@@ -110,8 +110,8 @@ fn parse(source: Source) -> Result<Vec<Request>, Diagnostic> {
                 _ => Err(wrong(span, format!("`{text}` is no time"), "expected seconds")),
             }
         };
-        let request = || -> Result<Request, Diagnostic> {
-            Ok(Request {
+        let request = || -> Result<ServingRequest, Diagnostic> {
+            Ok(ServingRequest {
                 arrival_s: arrival()?,
                 prompt_tokens: tokens(columns[1])?,
                 output_tokens: tokens(columns[2])?,

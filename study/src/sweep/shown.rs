@@ -256,7 +256,7 @@ fn footprint_table(study: &Study) -> Option<Table> {
     Some(table)
 }
 
-/// At most `limit` points of each front, spread evenly.
+/// A table of at most `limit` points of each front, spread evenly.
 fn front_table(study: &Study, accumulated: &Accumulator, answer: &Answer, limit: usize) -> Table {
     let mut points = Vec::new();
     for (scenario, front) in study.plan.space.scenarios().iter().zip(&accumulated.fronts) {

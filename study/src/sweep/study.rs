@@ -9,7 +9,7 @@ use trinity_numeric::hash::Fnv1a;
 use trinity_sim::Reason;
 #[cfg(not(feature = "threads"))]
 use trinity_sim::sweep::BLOCK;
-use trinity_sim::sweep::{Accumulator, Headline, Plan, evaluate, headline, plain_unit};
+use trinity_sim::sweep::{Accumulator, Headline, SweepPlan, evaluate, headline, plain_unit};
 
 #[cfg(feature = "hwcodec")]
 use crate::calibration::Measurements;
@@ -52,7 +52,7 @@ pub struct Study {
     pub replaced: Vec<Replaced>,
     pub document: Document,
     pub file: SweepFile,
-    pub plan: Plan,
+    pub plan: SweepPlan,
 }
 
 /// What the fronts say.

@@ -123,7 +123,7 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
         input_tensors: &input_tensors,
         codecs: vec!["rtn".into(), "int+lz4".into()],
         turns: vec![trinity_tensor::compare::Turn::None],
-        targets: vec![trinity_tensor::codec::Target::Bits(0.01)],
+        targets: vec![trinity_tensor::codec::Rate::Bits(0.01)],
         earlier: &[],
         part: trinity_study::Shard::WHOLE,
         only_earlier: false,
@@ -131,7 +131,7 @@ fn codecs_are_compared_and_what_is_out_of_reach_is_a_miss() {
     let found = compare::compare(&request, &|_| (), &Silent).unwrap();
     assert!(!found.misses.is_empty() && found.rows.len() < 4, "{found:?}");
     assert_eq!(found.all.len(), 4, "a row for each cell, reached or not");
-    let targets = vec![trinity_tensor::codec::Target::Bits(4.0)];
+    let targets = vec![trinity_tensor::codec::Rate::Bits(4.0)];
     let found =
         compare::compare(&compare::ComparisonRequest { targets, ..request }, &|_| (), &Silent).unwrap();
     assert!(found.rows.iter().any(|row| row.codec == "rtn"));
@@ -144,7 +144,7 @@ fn stages_are_priced_in_the_silicon_asked_for() {
         let request = price::PriceRequest {
             entries: file.entries(),
             codecs: vec!["trinity-lite".into()],
-            targets: vec![trinity_tensor::codec::Target::Bits(3.0)],
+            targets: vec![trinity_tensor::codec::Rate::Bits(3.0)],
             sample: 4096,
             technology: price::technology("technologies/asap7").unwrap(),
             throughput_gbps,

@@ -5,7 +5,7 @@ use trinity_study::explore::{
     Edge, Exploration, ExploreRequest, QUALITY, TOLERANCE, Training, built_in, explore,
 };
 use trinity_study::{Error, Silent, compare, price, sweep};
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::compare::{InputTensor, Turn};
 use trinity_tensor::{Class, Entry, TensorFile};
 
@@ -79,7 +79,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
             input_tensors: &input_tensors,
             codecs: ["h264", "line-rtl", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
-            targets: vec![Target::Nmse(0.01)],
+            targets: vec![Rate::Nmse(0.01)],
             earlier: &[],
             part: trinity_study::Shard::WHOLE,
             only_earlier: false,
@@ -105,7 +105,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         &price::PriceRequest {
             entries: &coded,
             codecs: vec!["trinity-static".into()],
-            targets: vec![Target::Nmse(0.01)],
+            targets: vec![Rate::Nmse(0.01)],
             sample: 1 << 15,
             technology: price::technology("technologies/asap7").unwrap(),
             throughput_gbps: 100.0,
@@ -284,7 +284,7 @@ fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
     let input_tensors = input_tensors(&ALL);
     let (message, help) = refused(&ExploreRequest {
-        quality: Target::Bits(0.001).into(),
+        quality: Rate::Bits(0.001).into(),
         ..request(&input_tensors, &["line", "h264"])
     });
     assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
@@ -443,7 +443,7 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
 fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
     let input_tensors = input_tensors(&ALL);
     let (message, help) =
-        refused(&ExploreRequest { quality: Target::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
+        refused(&ExploreRequest { quality: Rate::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
     assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
     assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
 }

@@ -1,7 +1,7 @@
 //! Codecs on a piece say what the comparison says of the whole, where the piece is all of it.
 use std::sync::Arc;
 use trinity_study::rates::{block, rates, way};
-use trinity_tensor::codec::{Target, codec};
+use trinity_tensor::codec::{Rate, codec};
 use trinity_tensor::pipeline::evaluate;
 use trinity_tensor::{Dtype, Entry};
 
@@ -14,8 +14,8 @@ fn entry() -> Entry {
 #[test]
 fn the_whole_as_a_piece_gives_the_comparisons_bits_and_decibels() {
     for name in ["trinity", "trinity-lite", "h265", "uniform+ac", "rtn"] {
-        let found = rates(&entry(), name, &[Target::Bits(3.0)], 1 << 20).unwrap();
-        let told = evaluate(&entry(), &*codec(name).unwrap(), Target::Bits(3.0)).unwrap();
+        let found = rates(&entry(), name, &[Rate::Bits(3.0)], 1 << 20).unwrap();
+        let told = evaluate(&entry(), &*codec(name).unwrap(), Rate::Bits(3.0)).unwrap();
         assert_eq!(found[0].bits_per_value, Some(told.bits_per_value), "{name}");
         assert_eq!(found[0].snr_db, Some(told.metrics.snr_db), "{name}");
     }
@@ -23,16 +23,16 @@ fn the_whole_as_a_piece_gives_the_comparisons_bits_and_decibels() {
 
 #[test]
 fn one_rate_out_of_reach_and_unknown_names_are_told_apart() {
-    let own = rates(&entry(), "nf4", &[Target::Bits(2.0)], 1 << 20).unwrap();
+    let own = rates(&entry(), "nf4", &[Rate::Bits(2.0)], 1 << 20).unwrap();
     assert!(own.len() == 1 && own[0].target == "own" && own[0].bits_per_value.unwrap() > 4.0);
-    let missed = rates(&entry(), "h265", &[Target::Bits(0.001)], 1 << 20).unwrap();
+    let missed = rates(&entry(), "h265", &[Rate::Bits(0.001)], 1 << 20).unwrap();
     assert!(missed[0].missed.is_some() && missed[0].bits_per_value.is_none());
-    assert!(rates(&entry(), "h256", &[Target::Bits(3.0)], 1 << 20).is_err());
+    assert!(rates(&entry(), "h256", &[Rate::Bits(3.0)], 1 << 20).is_err());
 }
 
 #[test]
 fn a_block_comes_with_its_stages() {
-    let found = block(&entry(), "trinity", Target::Bits(3.0), 1024).unwrap();
+    let found = block(&entry(), "trinity", Rate::Bits(3.0), 1024).unwrap();
     assert_eq!(found.original.len(), found.rows * found.columns);
     assert!(found.original.len() <= 1024 && found.decoded.len() == found.original.len());
     assert!(!found.stages.is_empty() && found.snr_db.unwrap() > 5.0);

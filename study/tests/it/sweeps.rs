@@ -1,9 +1,9 @@
 //! Sweeps: a point is its index, however it is reached.
 use trinity_config::Document;
-use trinity_sim::sweep::{Accumulator, Plan, evaluate};
+use trinity_sim::sweep::{Accumulator, SweepPlan, evaluate};
 use trinity_study::config::SweepFile;
 
-fn plan(name: &str) -> Plan {
+fn plan(name: &str) -> SweepPlan {
     let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
     let file: SweepFile = document.read().unwrap_or_else(|d| panic!("{d}"));
     file.plan(&document, 10).unwrap_or_else(|d| panic!("{d}"))

@@ -1,7 +1,7 @@
 //! From tables of millions of kernels to one small file for each GPU.
 
 use super::fit::{Sample, fit};
-use super::rows::{self, Row};
+use super::rows::{self, KernelRow};
 use super::{FamilyError, Unseen, join, table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -157,12 +157,12 @@ struct Fitted {
     unseen: Unseen,
 }
 
-fn of_gpu(gpu: &Gpu, rows: &[Row], versions: &[(&'static str, String)]) -> Distilled {
-    let mut by_kind: BTreeMap<Kind, Vec<&Row>> = BTreeMap::new();
+fn of_gpu(gpu: &Gpu, rows: &[KernelRow], versions: &[(&'static str, String)]) -> Distilled {
+    let mut by_kind: BTreeMap<Kind, Vec<&KernelRow>> = BTreeMap::new();
     for row in rows {
         by_kind.entry(row.kind).or_default().push(row);
     }
-    let kinds: Vec<(Kind, Vec<&Row>)> = by_kind.into_iter().collect();
+    let kinds: Vec<(Kind, Vec<&KernelRow>)> = by_kind.into_iter().collect();
     let fitted = in_parallel(&kinds, |(kind, rows)| of_kind(*kind, rows, &gpu.device));
     let mut text = header(gpu, versions);
     let mut errors = Vec::new();
@@ -195,8 +195,8 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> 
     made.into_iter().flatten().collect()
 }
 
-fn of_kind(kind: Kind, rows: &[&Row], device: &Device) -> Fitted {
-    let seen: Vec<&&Row> = rows.iter().filter(|row| !row.held_out).collect();
+fn of_kind(kind: Kind, rows: &[&KernelRow], device: &Device) -> Fitted {
+    let seen: Vec<&&KernelRow> = rows.iter().filter(|row| !row.held_out).collect();
     let samples: Vec<Sample> = seen
         .iter()
         .map(|row| Sample { log2: row.at.log2, correction: (row.seconds / row.at.roofline_s).ln() })

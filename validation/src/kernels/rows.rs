@@ -8,7 +8,7 @@ use trinity_sim::kernels::{
 };
 
 /// One measured kernel.
-pub struct Row {
+pub struct KernelRow {
     pub kind: Kind,
     pub at: Coordinates,
     pub seconds: f64,
@@ -124,7 +124,7 @@ impl Columns<'_> {
 pub type Origin = (&'static str, String);
 
 /// Every kernel of the families we have curves of, from the tables of one GPU.
-pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<Origin>), Error> {
+pub fn read(folder: &Path, device: &Device) -> Result<(Vec<KernelRow>, Vec<Origin>), Error> {
     let mut rows = Vec::new();
     let mut versions = Vec::new();
     for source in SOURCES {
@@ -154,7 +154,7 @@ pub fn read(folder: &Path, device: &Device) -> Result<(Vec<Row>, Vec<Origin>), E
         for row in 0..table.rows() {
             let Some((kind, at)) = (source.row)(&columns, row, device) else { continue };
             let held_out = columns.hash(source.file, row).is_multiple_of(5);
-            rows.push(Row { kind, at, seconds: latency[row] * 1e-3, held_out });
+            rows.push(KernelRow { kind, at, seconds: latency[row] * 1e-3, held_out });
         }
     }
     Ok((rows, versions))

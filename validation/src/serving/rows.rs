@@ -6,7 +6,7 @@
 //! its predictions lie beside the table.
 
 use crate::Error;
-use crate::csv::{Problem, Row, Table};
+use crate::csv::{CsvRow, Problem, Table};
 use crate::score::{Pair, Stats};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -238,7 +238,7 @@ const DEPLOYMENT: [&str; 22] = [
     "decode_pp_size",
 ];
 
-fn deployment(row: &Row<'_>) -> String {
+fn deployment(row: &CsvRow<'_>) -> String {
     DEPLOYMENT.map(|column| row.text(column)).join("|")
 }
 
@@ -254,7 +254,7 @@ fn greatest_concurrencies(table: &Table) -> BTreeMap<String, u32> {
     greatest
 }
 
-fn judge(row: &Row<'_>, peer: &PeerTimes) -> Result<Judged, Problem> {
+fn judge(row: &CsvRow<'_>, peer: &PeerTimes) -> Result<Judged, Problem> {
     let (measured_ttft_ms, measured_tpot_ms) = (row.required("ttft_ms")?, row.required("tpot_ms")?);
     let family = row.text("model_family");
     let model = if family.is_empty() { row.text("model") } else { family };
@@ -298,7 +298,7 @@ impl Judged {
 }
 
 /// The service that a row describes; a sentence where it does not.
-fn service(row: &Row<'_>, model: &str) -> Result<Service, String> {
+fn service(row: &CsvRow<'_>, model: &str) -> Result<Service, String> {
     let count = |name: &str| row.required_count(name).map_err(|problem| problem.message);
     let arrangement = match row.text("mode") {
         "disagg" => {
@@ -321,7 +321,7 @@ fn service(row: &Row<'_>, model: &str) -> Result<Service, String> {
     })
 }
 
-fn aggregated(row: &Row<'_>) -> Result<Placement, String> {
+fn aggregated(row: &CsvRow<'_>) -> Result<Placement, String> {
     let count = |name: &str| row.required_count(name).map_err(|problem| problem.message);
     let or_one = |name: &str| row.count(name).map(|n| n.unwrap_or(1)).map_err(|problem| problem.message);
     let (mut tensor, mut data) = (count("tp_fix")?, count("dp_fix")?);
@@ -342,7 +342,7 @@ fn placement(tensor: u32, attention_data: u32, expert: u32) -> Placement {
     Placement { tensor, attention_data, expert_tensor: gpus / expert, expert }
 }
 
-fn workers(row: &Row<'_>, stage: &str) -> Result<Workers, String> {
+fn workers(row: &CsvRow<'_>, stage: &str) -> Result<Workers, String> {
     let count = |name: &str| -> Result<u32, String> {
         let name = format!("{stage}_{name}");
         row.count(&name).map_err(|problem| problem.message)?.ok_or_else(|| format!("`{name}` is not stated"))

@@ -8,7 +8,8 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
-use super::matrix::{Matrix, Random};
+use super::matrix::Matrix;
+use crate::numeric::random::SplitMix64;
 use crate::tools;
 use std::path::Path;
 
@@ -76,7 +77,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
 }
 
 fn gaussian(rows: usize, cols: usize) -> Matrix {
-    let mut random = Random::new(11);
+    let mut random = SplitMix64(11);
     let values = (0..rows * cols).map(|_| random.gaussian() as f32).collect();
     Matrix { name: "Gaussian values".into(), rows, cols, values }
 }

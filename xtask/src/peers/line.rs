@@ -10,7 +10,8 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
-use super::matrix::{self, Matrix, Random};
+use super::matrix::{self, Matrix};
+use crate::numeric::random::SplitMix64;
 use crate::{tools, workspace::root};
 use std::path::Path;
 use std::process::Command;
@@ -148,15 +149,15 @@ fn compared(command: &mut Command) -> Result<Vec<Point>, String> {
 /// Rows and columns of different scale, as the anchors' weights.
 fn made_up_weights() -> Matrix {
     let (rows, cols) = (2048, 2048);
-    let mut random = Random::new(7);
+    let mut random = SplitMix64(7);
     let mut scales = |count: usize, spread: f64| -> Vec<f64> {
         (0..count).map(|_| (spread * random.gaussian()).exp()).collect()
     };
     let (row_scales, col_scales) = (scales(rows, 0.25), scales(cols, 0.35));
-    let value = |at: usize, random: &mut Random| {
+    let value = |at: usize, random: &mut SplitMix64| {
         (random.gaussian() * row_scales[at / cols] * col_scales[at % cols]) as f32
     };
-    let mut random = Random::new(8);
+    let mut random = SplitMix64(8);
     let values = (0..rows * cols).map(|at| value(at, &mut random)).collect();
     Matrix { name: "made-up weights".into(), rows, cols, values }
 }

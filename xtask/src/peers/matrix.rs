@@ -128,59 +128,14 @@ pub fn matrices(path: &Path) -> Result<Vec<Matrix>, String> {
     Ok(found)
 }
 
-/// Random numbers, the same in every run.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Strictly between 0 and 1 (SplitMix64).
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 12) as f64 * 2f64.powi(-52) + 2f64.powi(-53)
-    }
-
-    /// Gaussian of variance one (Box and Muller).
-    pub fn gaussian(&mut self) -> f64 {
-        let radius = (-2.0 * self.uniform().ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    /// Laplacian of scale one.
-    pub fn laplacian(&mut self) -> f64 {
-        (self.uniform() / self.uniform()).ln()
-    }
-
-    /// Student's t with a few degrees of freedom.
-    pub fn student(&mut self, degrees: u32) -> f64 {
-        let squares: f64 = (0..degrees).map(|_| self.gaussian().powi(2)).sum();
-        self.gaussian() / (squares / f64::from(degrees)).sqrt()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sources_have_their_variances() {
-        let mut random = Random::new(3);
-        let mut variance =
-            |next: fn(&mut Random) -> f64| (0..100_000).map(|_| next(&mut random).powi(2)).sum::<f64>() / 1e5;
-        assert!((variance(Random::gaussian) - 1.0).abs() < 0.02);
-        assert!((variance(Random::laplacian) - 2.0).abs() < 0.08);
-        assert!((variance(|r| r.student(10)) - 1.25).abs() < 0.05);
-    }
+    use crate::numeric::random::SplitMix64;
 
     #[test]
     fn samples_that_no_codec_changed_have_the_error_of_rounding() {
-        let mut random = Random::new(4);
+        let mut random = SplitMix64(4);
         let values = (0..4096).map(|_| random.gaussian() as f32).collect();
         let matrix = Matrix { name: "x".into(), rows: 64, cols: 64, values };
         let nmse = matrix.nmse_of_samples(&matrix.samples(12), 12).unwrap();

@@ -9,7 +9,8 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
-use super::matrix::{self, Matrix, Random};
+use super::matrix::{self, Matrix};
+use crate::numeric::random::SplitMix64;
 use crate::{regret::newest, tools, workspace::root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +87,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
 }
 
 /// A way to draw values.
-type Source = fn(&mut Random) -> f64;
+type Source = fn(&mut SplitMix64) -> f64;
 
 /// Captured tensors, and sources of known statistics.
 fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
@@ -100,10 +101,10 @@ fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
     if found.is_empty() {
         eprintln!("no captured tensors beside the project: sources alone");
     }
-    let mut random = Random::new(1);
+    let mut random = SplitMix64(1);
     let sources: [(&str, Source); 3] = [
-        ("gaussian", Random::gaussian),
-        ("laplace", Random::laplacian),
+        ("gaussian", SplitMix64::gaussian),
+        ("laplace", SplitMix64::laplacian),
         ("student-t, 3 degrees", |random| random.student(3)),
     ];
     for (name, next) in sources {
@@ -402,7 +403,7 @@ fn entropies(matrix: &Matrix, ours: &[Point]) -> Vec<Point> {
     sorted(points.collect())
 }
 
-/// From few bits to many.
+/// The points from few bits to many.
 fn sorted(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|a, b| a.bits.total_cmp(&b.bits));
     points

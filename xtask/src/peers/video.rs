@@ -239,7 +239,7 @@ impl Measured {
         promises
     }
 
-    /// At least `least` times the speed of a peer, over the tensors.
+    /// Promises at least `least` times the speed of a peer, over the tensors.
     pub fn promise_speed(&self, ours: &str, peer: &str, least: f64) -> Option<Promise> {
         let ratio = self.speed(ours, false)? / self.speed(peer, false)?;
         Some(Promise {

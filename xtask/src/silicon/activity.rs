@@ -12,7 +12,7 @@ use std::{
 /// Toggles per clock cycle of the bits of a simulation's signals.
 #[derive(Debug, Default)]
 pub struct Activity {
-    /// By path below the top, dots between, and bit.
+    /// Rates by path below the top, dots between, and bit.
     pub rates: HashMap<(String, usize), f64>,
     pub cycles: u64,
     /// Values that passed in them.

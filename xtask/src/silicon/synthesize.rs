@@ -49,11 +49,11 @@ pub struct Block {
     /// Watts at [`CLOCK_PS`]: flip-flops, logic; NaN where OpenSTA gave none.
     pub sequential_w: f64,
     pub logic_w: f64,
-    /// The same by module, all copies together.
+    /// Power by module, all copies together.
     pub stages_w: BTreeMap<String, f64>,
     /// Share of flip-flops whose switching the simulation gave.
     pub annotated: f64,
-    /// Of the simulation.
+    /// Cycles of the simulation.
     pub cycles: u64,
     pub values: u64,
 }

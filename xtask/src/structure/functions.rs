@@ -8,7 +8,7 @@ pub struct Function {
     pub name: String,
     /// Counted from 1.
     pub line: usize,
-    /// From its signature to its closing brace.
+    /// Lines from its signature to its closing brace.
     pub lines: usize,
     /// `self` is one of them, as clippy counts.
     pub parameters: usize,

@@ -202,7 +202,10 @@ fn flattened(code: &str) -> String {
 }
 
 /// From each module to those it imports from.
-pub fn graph(modules: &Modules) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+pub type Graph = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
+/// The imports among the files of a crate.
+pub fn graph(modules: &Modules) -> Graph {
     let mut graph = BTreeMap::new();
     let modules: Modules = modules.iter().map(|(module, code)| (module.clone(), flattened(code))).collect();
     let imports: Imports = modules.iter().map(|(module, code)| (module.clone(), uses(code))).collect();
@@ -224,7 +227,7 @@ pub fn graph(modules: &Modules) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> 
 }
 
 /// Sets of modules each of which reaches all others of its set.
-pub fn circles(graph: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Vec<Vec<Vec<String>>> {
+pub fn circles(graph: &Graph) -> Vec<Vec<Vec<String>>> {
     let reach = |from: &Vec<String>| {
         let mut seen = BTreeSet::new();
         let mut open: Vec<&Vec<String>> = graph.get(from).into_iter().flatten().collect();

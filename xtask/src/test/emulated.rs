@@ -3,7 +3,7 @@
 //! The line codec parses with NEON; other kernels are plain loops that the compiler widens. Pins of every stream
 //! hold them to the bit, and properties hold NEON beside the scalar truth. An emulator says nothing of speed.
 
-use super::outcome::Outcome;
+use super::outcome::StepOutcome;
 use crate::{
     compile::{PROFILE, cargo},
     tools::{self, Tool, succeed},
@@ -24,12 +24,12 @@ const CODECS: [&str; 4] = ["trinity-h264", "trinity-h265", "trinity-codec", "tri
 const HELD: [&str; 3] = ["golden", "wide_registers", "every_width"];
 
 /// Pins of every codec, and every width of registers, under emulation.
-pub fn emulated() -> Outcome {
+pub fn emulated() -> StepOutcome {
     if let Some((tool, why)) = tools::ensure(&[COMPILER, C_LIBRARY, EMULATOR]).first() {
-        return Outcome::LeftOut(format!("no {} ({why})", tool.package));
+        return StepOutcome::LeftOut(format!("no {} ({why})", tool.package));
     }
     if let Err(reason) = ensure_target(TARGET) {
-        return Outcome::LeftOut(reason);
+        return StepOutcome::LeftOut(reason);
     }
     let variable = |name: &str| format!("CARGO_TARGET_{}_{name}", TARGET.replace('-', "_").to_uppercase());
     let mut test = cargo(&["test", "--quiet", "--profile", PROFILE, "--target", TARGET, "--test", "it"]);

@@ -1,7 +1,7 @@
 //! Notebooks from top to bottom, with the command just built on the PATH; what
 //! they print must be what is kept.
 
-use super::outcome::Outcome;
+use super::outcome::StepOutcome;
 use crate::{
     compile,
     environment::{ALL, environment},
@@ -18,10 +18,10 @@ use std::{
 /// Notebooks of a minute and more, for `--all`.
 const SLOW: [&str; 4] = ["accuracy.ipynb", "compare.ipynb", "paper.ipynb", "python.ipynb"];
 
-pub fn notebooks() -> Outcome {
+pub fn notebooks() -> StepOutcome {
     let python = match environment() {
         Ok(python) => python,
-        Err(reason) => return Outcome::LeftOut(reason),
+        Err(reason) => return StepOutcome::LeftOut(reason),
     };
     run(&python).into()
 }

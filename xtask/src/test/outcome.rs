@@ -2,13 +2,13 @@
 
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     Passed,
     Failed(String),
     LeftOut(String),
 }
 
-impl From<Result<(), String>> for Outcome {
+impl From<Result<(), String>> for StepOutcome {
     fn from(result: Result<(), String>) -> Self {
         match result {
             Ok(()) => Self::Passed,
@@ -17,8 +17,8 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
-impl Outcome {
-    /// As one line, which [`Outcome::read`] takes back.
+impl StepOutcome {
+    /// As one line, which [`StepOutcome::read`] takes back.
     pub fn written(&self) -> String {
         match self {
             Self::Passed => "passed".into(),
@@ -43,12 +43,15 @@ mod tests {
 
     #[test]
     fn what_became_of_a_step_survives_the_way_through_a_file() {
-        let outcomes =
-            [Outcome::Passed, Outcome::Failed("it: fell".into()), Outcome::LeftOut("no x: none".into())];
+        let outcomes = [
+            StepOutcome::Passed,
+            StepOutcome::Failed("it: fell".into()),
+            StepOutcome::LeftOut("no x: none".into()),
+        ];
         for outcome in outcomes {
-            assert_eq!(Outcome::read(&outcome.written()), Some(outcome));
+            assert_eq!(StepOutcome::read(&outcome.written()), Some(outcome));
         }
-        assert_eq!(Outcome::read(""), None);
-        assert_eq!(Outcome::read("passed?"), None);
+        assert_eq!(StepOutcome::read(""), None);
+        assert_eq!(StepOutcome::read("passed?"), None);
     }
 }

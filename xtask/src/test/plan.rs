@@ -3,7 +3,7 @@
 use super::{
     emulated::emulated,
     notebooks::notebooks,
-    outcome::Outcome,
+    outcome::StepOutcome,
     steps,
     times::{Times, WHOLE},
 };
@@ -19,11 +19,11 @@ pub struct Step {
     more: &'static str,
     /// Steps that come before it; where `build` fails, what waits for it is left out.
     pub after: &'static [&'static str],
-    pub run: fn() -> Outcome,
+    pub run: fn() -> StepOutcome,
 }
 
 pub const BUILD: &str = "build";
-/// On another processor: with `--all`, or by name.
+/// The step on another processor: with `--all`, or by name.
 const EMULATED: &str = "emulated";
 /// Steps that others cannot do without.
 pub const NEEDED: [&str; 2] = [BUILD, "packages"];

@@ -1,6 +1,6 @@
 //! What each step does, other than running notebooks.
 
-use super::{binaries, outcome::Outcome};
+use super::{binaries, outcome::StepOutcome};
 use crate::{
     compile::{self, cargo, edited, selected},
     environment::{ALL, environment},
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{env, process::Command};
 
-impl From<web::Failure> for Outcome {
+impl From<web::Failure> for StepOutcome {
     fn from(failure: web::Failure) -> Self {
         match failure {
             web::Failure::Missing(reason) => Self::LeftOut(reason),
@@ -21,7 +21,7 @@ impl From<web::Failure> for Outcome {
 }
 
 /// Tests that compare with a program skip themselves, loudly, where it is missing.
-pub fn install_tools() -> Outcome {
+pub fn install_tools() -> StepOutcome {
     let missing = tools::ensure(&[
         tools::FFMPEG,
         tools::X264,
@@ -33,49 +33,49 @@ pub fn install_tools() -> Outcome {
         tools::VERILATOR,
     ]);
     if missing.is_empty() {
-        return Outcome::Passed;
+        return StepOutcome::Passed;
     }
     let names = missing.iter().map(|(tool, why)| format!("{} ({why})", tool.package));
-    Outcome::LeftOut(format!("comparisons with {}", names.collect::<Vec<_>>().join(", ")))
+    StepOutcome::LeftOut(format!("comparisons with {}", names.collect::<Vec<_>>().join(", ")))
 }
 
 fn has_component(subcommand: &str) -> bool {
     cargo(&[subcommand, "--version"]).output().is_ok_and(|output| output.status.success())
 }
 
-pub fn format() -> Outcome {
+pub fn format() -> StepOutcome {
     if !has_component("fmt") {
-        return Outcome::LeftOut("no rustfmt (`rustup component add rustfmt`)".into());
+        return StepOutcome::LeftOut("no rustfmt (`rustup component add rustfmt`)".into());
     }
     succeed(&mut cargo(&["fmt", "--all", "--check"])).into()
 }
 
 /// Lints alone, for who has no need of what they would compile; [`build`] has the same in one pass.
-pub fn lints() -> Outcome {
+pub fn lints() -> StepOutcome {
     if compile::linter().is_none() {
-        return Outcome::LeftOut("no clippy (`rustup component add clippy`)".into());
+        return StepOutcome::LeftOut("no clippy (`rustup component add clippy`)".into());
     }
     succeed(edited("clippy").args(["--all-targets", "--"]).args(compile::REFUSED)).into()
 }
 
 /// No circles of imports, no function that asks for too much at once.
-pub fn structure_holds() -> Outcome {
+pub fn structure_holds() -> StepOutcome {
     structure::run().into()
 }
 
 /// Licences, advisories and sources of what we depend on.
-pub fn licences() -> Outcome {
+pub fn licences() -> StepOutcome {
     if !has_component("deny") {
-        return Outcome::LeftOut("no cargo-deny (`cargo install cargo-deny`)".into());
+        return StepOutcome::LeftOut("no cargo-deny (`cargo install cargo-deny`)".into());
     }
     succeed(&mut cargo(&["deny", "--all-features", "check", "--hide-inclusion-graph"])).into()
 }
 
 /// Python with what notebooks and tests import.
-pub fn packages() -> Outcome {
+pub fn packages() -> StepOutcome {
     match environment() {
-        Ok(_) => Outcome::Passed,
-        Err(reason) => Outcome::LeftOut(reason),
+        Ok(_) => StepOutcome::Passed,
+        Err(reason) => StepOutcome::LeftOut(reason),
     }
 }
 
@@ -91,7 +91,7 @@ const PORTABLE: [&str; 7] = [
 ];
 
 /// What the other steps run, linted; with `--all` also the portable crates without threads, on this machine.
-pub fn build() -> Outcome {
+pub fn build() -> StepOutcome {
     if compile::linter().is_none() {
         eprintln!("build: no clippy (`rustup component add clippy`): lints are left out");
     }
@@ -116,7 +116,7 @@ fn cases() -> &'static [(&'static str, &'static str)] {
 
 /// Unit and integration tests; with `--all` also pins of H.264 as users have it, since builds with debug assertions
 /// compile its search for narrow registers alone.
-pub fn tests() -> Outcome {
+pub fn tests() -> StepOutcome {
     // Examples are built, and run where something asks for them.
     let mut build = selected("test");
     // Of every target that has tests; `--lib` would compile those that say they have none, too.
@@ -130,31 +130,31 @@ pub fn tests() -> Outcome {
 }
 
 /// Documentation tests.
-pub fn documents() -> Outcome {
+pub fn documents() -> StepOutcome {
     let examples = succeed(selected("test").args(["--no-fail-fast", "--doc"]));
     examples.and_then(|()| numbers::hold(env::var_os(ALL).is_some())).into()
 }
 
 /// Unit tests alone, for who edits.
-pub fn units() -> Outcome {
+pub fn units() -> StepOutcome {
     succeed(edited("test").args(["--lib", "--bins"]).envs(cases().iter().copied())).into()
 }
 
 /// The RTL on small vectors: every value as the Rust codec has it.
-pub fn silicon_equals_software() -> Outcome {
+pub fn silicon_equals_software() -> StepOutcome {
     match silicon::quick(env::var_os(ALL).is_some()) {
-        Ok(()) => Outcome::Passed,
-        Err(silicon::Failure::Missing(reason)) => Outcome::LeftOut(reason),
-        Err(silicon::Failure::Failed(reason)) => Outcome::Failed(reason),
+        Ok(()) => StepOutcome::Passed,
+        Err(silicon::Failure::Missing(reason)) => StepOutcome::LeftOut(reason),
+        Err(silicon::Failure::Failed(reason)) => StepOutcome::Failed(reason),
     }
 }
 
 /// The explorer's page in a browser and beside the command: as the command serves it, and with
 /// `--all` also as one file, with the module for browsers by itself.
-pub fn explorer() -> Outcome {
+pub fn explorer() -> StepOutcome {
     let trinity = match compile::command() {
         Ok(trinity) => trinity,
-        Err(reason) => return Outcome::Failed(reason),
+        Err(reason) => return StepOutcome::Failed(reason),
     };
     let mut parts = vec![web::test_served(&trinity)];
     if env::var_os(ALL).is_some() {
@@ -162,10 +162,10 @@ pub fn explorer() -> Outcome {
         parts.push(web::build().and_then(|page| web::test_file(&page, &trinity)));
     }
     // What one part lacks keeps no other from running, and a failure is said before it.
-    let mut lacking = Outcome::Passed;
+    let mut lacking = StepOutcome::Passed;
     for failure in parts.into_iter().filter_map(Result::err) {
         match failure.into() {
-            failed @ Outcome::Failed(_) => return failed,
+            failed @ StepOutcome::Failed(_) => return failed,
             left_out => lacking = left_out,
         }
     }
@@ -173,24 +173,24 @@ pub fn explorer() -> Outcome {
 }
 
 /// The Python package, as a user would import it. PyTorch and clusters with `--all`.
-pub fn python_package() -> Outcome {
+pub fn python_package() -> StepOutcome {
     let python = match environment() {
         Ok(python) => python,
-        Err(reason) => return Outcome::LeftOut(reason),
+        Err(reason) => return StepOutcome::LeftOut(reason),
     };
     match compile::command().and_then(|trinity| python::test(&python, &trinity)) {
         Ok(()) if env::var_os(ALL).is_none() => {
             eprintln!(
                 "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
             );
-            Outcome::Passed
+            StepOutcome::Passed
         }
         outcome => outcome.into(),
     }
 }
 
 /// Every model against its measurements, by the command's own account.
-pub fn validation() -> Outcome {
+pub fn validation() -> StepOutcome {
     compile::command()
         .and_then(|trinity| succeed(Command::new(trinity).arg("validate").current_dir(root())))
         .into()

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
-use trinity_tensor::codec::{Target, names};
+use trinity_tensor::codec::{Rate, names};
 use trinity_tensor::compare::{InputTensor, Turn};
 use trinity_tensor::{Class, Entry, Error};
 
@@ -218,12 +218,12 @@ pub(super) fn codecs(args: &Args) -> Result<Vec<String>, Failure> {
 }
 
 /// What every codec has to meet.
-pub(super) fn targets(args: &Args) -> Vec<Target> {
+pub(super) fn targets(args: &Args) -> Vec<Rate> {
     if !args.nmse.is_empty() {
-        return args.nmse.iter().map(|&nmse| Target::Nmse(nmse)).collect();
+        return args.nmse.iter().map(|&nmse| Rate::Nmse(nmse)).collect();
     }
     let bits = if args.bits.is_empty() { &USUAL_BITS[..] } else { &args.bits };
-    bits.iter().map(|&bits| Target::Bits(bits)).collect()
+    bits.iter().map(|&bits| Rate::Bits(bits)).collect()
 }
 
 /// The tensors to look at.

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use trinity_study::compare::{Miss, Winner, on_common_tensors, verdicts, winners};
 use trinity_tensor::Class;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::compare::{ClassLine, ComparisonRow, GAUSSIAN, ORDER0, bd_rate, by_class, off_target};
 
 use crate::colour::colours;
 use crate::report::Report;
 use crate::table::{Table, sig3};
 
-pub fn report(rows: &[ComparisonRow], targets: &[Target], misses: &[Miss], anchor: &str) -> Report {
+pub fn report(rows: &[ComparisonRow], targets: &[Rate], misses: &[Miss], anchor: &str) -> Report {
     let mut report = Report::new("Codecs side by side");
     report.paragraph(
         "Bits per value count everything: scales, tables, headers. SNR is energy over squared error. \
@@ -97,8 +97,8 @@ fn winners_table(winners: &[Winner], class: Class) -> Table {
 
 /// A bar for each codec at a single rate, the best on top: decibels where bits
 /// were asked for, bits where an error was.
-fn bars(rows: &[ComparisonRow], target: Target) -> Value {
-    let in_bits = matches!(target, Target::Bits(_));
+fn bars(rows: &[ComparisonRow], target: Rate) -> Value {
+    let in_bits = matches!(target, Rate::Bits(_));
     let mut lines = by_class(rows);
     lines.sort_by(|a, b| match in_bits {
         true => b.snr_db.total_cmp(&a.snr_db),
@@ -106,7 +106,7 @@ fn bars(rows: &[ComparisonRow], target: Target) -> Value {
     });
     let codecs: Vec<String> = lines.iter().map(|line| label(&line.codec, &line.precondition)).collect();
     // A number format has the one rate it has, whatever was asked for.
-    let off = |bits: f64| matches!(target, Target::Bits(asked) if (bits / asked - 1.0).abs() > 0.01);
+    let off = |bits: f64| matches!(target, Rate::Bits(asked) if (bits / asked - 1.0).abs() > 0.01);
     let most = lines.iter().map(|line| line.tensors).max().unwrap_or(0);
     let named = |(line, codec): (&ClassLine, &String)| {
         let bits = off(line.bits_per_value).then(|| format!(", {:.2} bits", line.bits_per_value));

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{self, Spool};
 use crate::tensor_files::{bad_input, not_written};
 
-/// What is to be written, and how.
+/// A file to be written for engines, and how.
 pub struct Job<'a> {
     pub file: &'a TensorFile,
     /// What messages call the file.

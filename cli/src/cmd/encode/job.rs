@@ -8,7 +8,7 @@ use std::path::Path;
 use trinity_study::encode::{Calibration, EncodeRequest, Plan, Work};
 use trinity_tensor::TensorFile;
 use trinity_tensor::allocate::Allocation;
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::pipeline::{OnNonFinite, Summary};
 
 /// A tensor file and what is asked of it.
@@ -49,7 +49,7 @@ impl<'a> Job<'a> {
         tensors: &[Summary],
         ctx: &Context,
     ) -> Result<bool, Failure> {
-        let Target::Bits(asked) = self.request.target else { return Ok(false) };
+        let Rate::Bits(asked) = self.request.target else { return Ok(false) };
         if bits_per_value <= asked {
             return Ok(false);
         }

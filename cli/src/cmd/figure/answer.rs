@@ -162,12 +162,12 @@ impl Answer {
 
     /// How many claims of the verdict hold, fail and are open, in words.
     pub fn tally(&self) -> String {
-        use trinity_study::figures::Outcome;
+        use trinity_study::figures::ClaimOutcome;
         let counted = |claim: &&Claim| !claim.beside;
         let count =
             |outcome| self.claims.iter().filter(counted).filter(|claim| claim.outcome == outcome).count();
-        let named =
-            [Outcome::Holds, Outcome::Fails, Outcome::Open].map(|outcome| (count(outcome), outcome.words()));
+        let named = [ClaimOutcome::Holds, ClaimOutcome::Fails, ClaimOutcome::Open]
+            .map(|outcome| (count(outcome), outcome.words()));
         let parts: Vec<String> = named
             .iter()
             .filter(|(count, _)| *count > 0)

@@ -22,7 +22,7 @@ pub struct BenchArgs {
 }
 
 #[derive(Serialize)]
-struct Rate {
+struct Throughput {
     what: &'static str,
     count: u64,
     seconds: f64,
@@ -48,7 +48,7 @@ pub fn run(args: &BenchArgs, library: &Library, ctx: &Context) -> Result<(), Fai
             count += speed(library, &Ask::usual(), which).map_err(Failure::input)?;
         }
         let seconds = started.elapsed().as_secs_f64();
-        rates.push(Rate {
+        rates.push(Throughput {
             what,
             count,
             seconds,

@@ -29,7 +29,7 @@ pub struct BenchArgs {
 
 /// Evaluations in one turn, and what they took.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Rate {
+pub struct Throughput {
     threads: usize,
     processes: usize,
     points: u64,
@@ -39,7 +39,7 @@ pub struct Rate {
     cpu_seconds: f64,
 }
 
-impl Rate {
+impl Throughput {
     fn per_second(&self) -> f64 {
         self.points as f64 / self.seconds
     }
@@ -56,9 +56,9 @@ impl Rate {
 /// One thread; where more are asked for also as many threads, and as many
 /// processes. They take turns, so that a machine that slows down slows all of
 /// them; the best turn of each counts.
-pub fn measure(study: &Study, args: &BenchArgs, threads: usize) -> Result<Vec<Rate>, Failure> {
+pub fn measure(study: &Study, args: &BenchArgs, threads: usize) -> Result<Vec<Throughput>, Failure> {
     let turn = Duration::from_secs_f64(args.seconds.clamp(0.1, 600.0) / f64::from(args.turns));
-    let mut rates: Vec<Rate> = Vec::new();
+    let mut rates: Vec<Throughput> = Vec::new();
     for _ in 0..args.turns {
         let mut turns = vec![on_threads(study, turn, 1)?];
         if threads > 1 {
@@ -78,7 +78,7 @@ pub fn measure(study: &Study, args: &BenchArgs, threads: usize) -> Result<Vec<Ra
     Ok(rates)
 }
 
-fn on_threads(study: &Study, time: Duration, threads: usize) -> Result<Rate, Failure> {
+fn on_threads(study: &Study, time: Duration, threads: usize) -> Result<Throughput, Failure> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
@@ -99,7 +99,7 @@ fn on_threads(study: &Study, time: Duration, threads: usize) -> Result<Rate, Fai
         let cpu_s = cpu_before.zip(thread_cpu_s()).map_or(waited_s, |(before, after)| after - before);
         (points, feasible, cpu_s)
     });
-    Ok(Rate {
+    Ok(Throughput {
         threads,
         processes: 1,
         points: counts.iter().map(|(points, _, _)| points).sum(),
@@ -110,7 +110,7 @@ fn on_threads(study: &Study, time: Duration, threads: usize) -> Result<Rate, Fai
 }
 
 /// The same on one thread in each of several processes: this command, started again.
-fn in_processes(args: &SweepArgs, time: Duration, processes: usize) -> Result<Rate, Failure> {
+fn in_processes(args: &SweepArgs, time: Duration, processes: usize) -> Result<Throughput, Failure> {
     let cannot = |error: &dyn std::fmt::Display| {
         Failure::run(format_args!("cannot measure a process of its own: {error}"))
     };
@@ -128,11 +128,13 @@ fn in_processes(args: &SweepArgs, time: Duration, processes: usize) -> Result<Ra
         child.stdout(Stdio::piped()).spawn()
     };
     let started: Result<Vec<_>, _> = (0..processes).map(|_| start()).collect();
-    let mut sum = Rate { threads: 1, processes, points: 0, feasible: 0, seconds: 1.0, cpu_seconds: 0.0 };
+    let mut sum =
+        Throughput { threads: 1, processes, points: 0, feasible: 0, seconds: 1.0, cpu_seconds: 0.0 };
     let mut per_second = 0.0;
     for child in started.map_err(|error| cannot(&error))? {
         let output = child.wait_with_output().map_err(|error| cannot(&error))?;
-        let rates: Vec<Rate> = serde_json::from_slice(&output.stdout).map_err(|error| cannot(&error))?;
+        let rates: Vec<Throughput> =
+            serde_json::from_slice(&output.stdout).map_err(|error| cannot(&error))?;
         let rate = rates.first().ok_or_else(|| cannot(&"it measured nothing"))?;
         per_second += rate.per_second();
         sum.points += rate.points;
@@ -150,8 +152,8 @@ fn thread_cpu_s() -> Option<f64> {
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
-pub fn json(rates: &[Rate]) -> Value {
-    let one = |rate: &Rate| {
+pub fn json(rates: &[Throughput]) -> Value {
+    let one = |rate: &Throughput| {
         let mut value = serde_json::to_value(rate).unwrap_or_default();
         value["points_per_cpu_s"] = rate.per_cpu_second().into();
         value["feasible_per_cpu_s"] = rate.feasible_per_cpu_second().into();
@@ -162,7 +164,7 @@ pub fn json(rates: &[Rate]) -> Value {
     rates.iter().map(one).collect()
 }
 
-pub fn text(rates: &[Rate], colour: bool) -> String {
+pub fn text(rates: &[Throughput], colour: bool) -> String {
     let mut table = Table::new([
         "processes",
         "threads of each",

@@ -59,7 +59,7 @@ struct RateArgs {
 impl RateArgs {
     fn rate(&self) -> Rate {
         match *self {
-            Self { qp: Some(qp), .. } => Rate::Qp(qp),
+            Self { qp: Some(qp), .. } => Rate::Qp(qp.into()),
             Self { bits: Some(bits), .. } => Rate::Bits(bits),
             Self { mse: Some(mse), .. } => Rate::Mse(mse),
             _ => Rate::Lossless,
@@ -216,7 +216,7 @@ impl OverTarget {
         let (found, asked) = match rate {
             Rate::Bits(bits) => (8.0 * coded.stream.len() as f64 / frame.samples() as f64, bits),
             Rate::Mse(mse) => (coded.mse, mse),
-            Rate::Qp(_) | Rate::Lossless => return,
+            _ => return,
         };
         if found > asked {
             self.frames += 1;
@@ -230,7 +230,7 @@ impl OverTarget {
         let (asked, unit) = match rate {
             Rate::Bits(bits) => (bits, "bits per sample"),
             Rate::Mse(mse) => (mse, "mean squared error"),
-            Rate::Qp(_) | Rate::Lossless => return None,
+            _ => return None,
         };
         let Self { frames: over, worst, worst_qp } = self;
         (*over > 0).then(|| {

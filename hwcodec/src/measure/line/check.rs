@@ -7,7 +7,7 @@ use crate::line::{Faulty, Format, LineCodec};
 use crate::measure::made_up::{mix, weights};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, Target};
+use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream};
 
 /// A made-up tensor and how it is to be coded.
 struct Case {
@@ -67,7 +67,7 @@ fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Ch
         &values,
         case.rows,
         case.cols,
-        Target::Bits(bits),
+        Rate::Bits(bits),
         &options,
         &Settings::default(),
     )

@@ -8,7 +8,7 @@ use crate::measure::made_up::{mix, weights};
 use crate::recording::Speed;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
-use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
+use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VALUES};
 
 /// Tensors of one plan with all they need on the device.
 pub(super) struct Many {
@@ -29,9 +29,8 @@ fn plan_of(values: &[f32], cols: usize, bits: f64, options: &Options) -> Result<
     let failed =
         |e: trinity_codec::line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
     let (rows, settings) = (values.len() / cols, Settings::default());
-    let stream =
-        trinity_codec::line::encode_under(values, rows, cols, Target::Bits(bits), options, &settings)
-            .map_err(failed)?;
+    let stream = trinity_codec::line::encode_under(values, rows, cols, Rate::Bits(bits), options, &settings)
+        .map_err(failed)?;
     Ok(Stream::open(&stream).map_err(failed)?.plan().clone())
 }
 

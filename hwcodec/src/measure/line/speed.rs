@@ -16,7 +16,7 @@ use crate::streams::Encoder;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
 use cudarc::driver::DevicePtr;
 use std::time::{Duration, Instant};
-use trinity_codec::line::{Effort, Options, Plan, Settings, Stream, TILE_VALUES, Target};
+use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VALUES};
 
 /// Nothing measured yet.
 fn nothing(gpu: &Gpu, codec: &LineCodec) -> Recorded {
@@ -149,7 +149,7 @@ impl InputTensor {
             piece,
             piece_rows,
             COLUMNS,
-            Target::Bits(3.0),
+            Rate::Bits(3.0),
             &options,
             &settings,
         )

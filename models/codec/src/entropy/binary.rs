@@ -34,7 +34,7 @@ impl Default for Probability {
 }
 
 impl Probability {
-    /// Of a zero, out of 2^16: never 0, never all.
+    /// The share of zeros out of 2^16: never none, never all.
     fn zero(self) -> u32 {
         let mean = (self.quick + self.slow) as u32 >> (FINE - BITS + 1);
         mean.clamp(8, (1 << BITS) - 8)

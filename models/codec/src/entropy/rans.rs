@@ -75,7 +75,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With room for so many symbols.
+    /// A recorder with room for so many symbols.
     pub fn with_capacity(symbols: usize) -> Self {
         Self { symbols: Vec::with_capacity(symbols) }
     }
@@ -288,7 +288,7 @@ impl<'a> RawReader<'a> {
         Self { bytes, position: 0, size: bytes.len(), pending: 0, filled: 0 }
     }
 
-    /// At least 32 bits are pending after this.
+    /// Reads until at least 32 bits are pending.
     #[inline(always)]
     fn refill(&mut self) {
         if self.filled < 32 {

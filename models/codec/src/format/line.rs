@@ -3,6 +3,7 @@
 
 pub mod device;
 pub mod error;
+pub mod numbers;
 pub mod plan;
 pub mod stream;
 pub mod values;

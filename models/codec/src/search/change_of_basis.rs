@@ -9,11 +9,11 @@ use crate::search::near::{Chosen, choose_near, first_step};
 use crate::search::profile::Profile;
 use crate::search::rules::{Rule, Rules, THRESHOLDS};
 use crate::search::sample::Samples;
-use crate::search::target::Target;
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::signalled::{Along, Glance, Signalled};
 use crate::stage::transform::Transform;
+use trinity_bits::Rate;
 
 /// A matrix in a basis, and the plan that seems best there.
 pub struct BasisChoice<'a> {
@@ -27,7 +27,7 @@ pub fn choose_basis<'a>(
     profile: &Profile,
     plans: &[Plan],
     plain: Input<'a>,
-    target: Target,
+    target: Rate,
     basis: Option<&'a Basis>,
 ) -> Result<Vec<BasisChoice<'a>>, Error> {
     // As profiles list them; a basis takes the place of other changes, as its owner knows better.
@@ -70,7 +70,7 @@ pub fn choose_basis<'a>(
             let input = state(change, &plain, noise, crossing);
             // Whatever the step, matrices take what they take.
             let most =
-                if let Target::Bits(bits) = target { THRESHOLDS.matrix_share * bits } else { f64::INFINITY };
+                if let Rate::Bits(bits) = target { THRESHOLDS.matrix_share * bits } else { f64::INFINITY };
             let shared = profile.rules.unless(fixed).has(Rule::MatrixShare);
             if shared && input.signalled_bits_per_value() > most {
                 continue;
@@ -80,7 +80,7 @@ pub fn choose_basis<'a>(
                 plans.retain(|plan| crosses(change, plan));
             }
             // A rate that is met with less allows a smaller step.
-            let saved = if matches!(target, Target::Bits(_)) { promise.clamp(0.0, 1.0) } else { 0.0 };
+            let saved = if matches!(target, Rate::Bits(_)) { promise.clamp(0.0, 1.0) } else { 0.0 };
             let from = Some(step * (-0.5 * saved).exp2());
             let chosen = choose_near(profile, &plans, &input, target, from)?;
             found.push(BasisChoice { input, chosen });

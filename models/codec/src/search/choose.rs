@@ -520,7 +520,7 @@ impl<'a> Judge<'a> {
 /// What is best by prediction.
 struct Decided {
     predictor: Predictor,
-    /// On the second sample.
+    /// The predictor on the second sample.
     also: Option<Predictor>,
     best: Trial,
     next: Vec<Next>,

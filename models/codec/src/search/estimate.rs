@@ -28,13 +28,13 @@ pub struct Levels {
     magnitudes: Vec<u32>,
     /// Coded rows after which columns changed their meaning.
     rotations: Vec<usize>,
-    /// Of values that are not zero.
+    /// Signs of values that are not zero.
     signs: Parts,
     /// Bits of means, which are signalled ahead of the tile.
     mean_bits: f64,
     /// Whether a transform was learned.
     learns: bool,
-    /// In squared steps.
+    /// The error in squared steps.
     pub squared_error: Parts,
 }
 

@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
         Ok(Self::of(matrix, exponent, None))
     }
 
-    /// In another basis.
+    /// The matrix in another basis.
     pub fn rebased(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
         let mut matrix = self.matrix.clone();
         let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
@@ -68,7 +68,7 @@ impl<'a> Input<'a> {
         Self::of(matrix, self.exponent, basis.map(Cow::Borrowed))
     }
 
-    /// In a basis that the stream states, along rows or columns.
+    /// The matrix in a basis that the stream states, along rows or columns.
     pub fn rebased_by(&self, signalled: Signalled, columns: bool) -> Self {
         let basis = signalled.basis();
         let along = self.rows_along(columns);

@@ -16,13 +16,13 @@ use crate::search::near::{
 };
 use crate::search::pass::{Pass, encode_pass};
 use crate::search::profile::Profile;
-use crate::search::report::Report;
+use crate::search::report::{Encoded, Report};
 use crate::search::rules::{Rule, THRESHOLDS};
-use crate::search::target::{Encoded, Target};
 use crate::search::trial::Trial;
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::trellis::Centroids;
+use trinity_bits::Rate;
 
 /// Passes over the matrix before the best one found is taken.
 const MAX_PASSES: usize = 14;
@@ -32,7 +32,7 @@ pub fn encode(
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
     basis: Option<&Basis>,
 ) -> Result<Encoded, Error> {
     let plans = profile.candidates()?;
@@ -55,7 +55,7 @@ pub fn encode(
         finish(run(&plain, &plan, 0.0, Centroids::default()), &plan, &plain, target, 0.0, 1)?
     } else {
         let bases = choose_basis(profile, &plans, plain, target, basis)?;
-        if let Target::Step(_) = target {
+        if let Rate::Step(_) = target {
             let BasisChoice { input, chosen: Chosen { trial, step, .. } } = &bases[0];
             let pass = run(input, &trial.plan, *step, trial.centroids);
             finish(pass, &trial.plan, input, target, *step, 1)?
@@ -90,7 +90,7 @@ struct Raced<'s> {
 fn race<'s>(
     profile: &Profile,
     bases: &'s [BasisChoice<'s>],
-    target: Target,
+    target: Rate,
     start: impl Fn(&Input<'_>, &Chosen) -> Pass,
 ) -> Result<Raced<'s>, Error> {
     let rules = profile.rules;
@@ -134,11 +134,11 @@ fn race<'s>(
 
 /// How far a pass is from its target, as octaves of step: positive means a
 /// larger step (fewer bits, more error) is called for or allowed.
-fn octaves_left(pass: &Pass, input: &Input<'_>, target: Target) -> f64 {
+fn octaves_left(pass: &Pass, input: &Input<'_>, target: Rate) -> f64 {
     match target {
-        Target::Bits(bits) => bits_per_value(pass, input) - bits,
-        Target::Nmse(nmse) => 0.5 * (nmse * input.energy / pass.squared_error).log2(),
-        Target::Step(_) | Target::Lossless => 0.0,
+        Rate::Bits(bits) => bits_per_value(pass, input) - bits,
+        Rate::Nmse(nmse) => 0.5 * (nmse * input.energy / pass.squared_error).log2(),
+        _ => 0.0,
     }
 }
 
@@ -158,19 +158,19 @@ fn bits_per_value(pass: &Pass, input: &Input<'_>) -> f64 {
 }
 
 /// Whether a pass keeps its promise, and whether it is close enough to stop.
-fn verdict(pass: &Pass, input: &Input<'_>, target: Target) -> (bool, bool) {
+fn verdict(pass: &Pass, input: &Input<'_>, target: Rate) -> (bool, bool) {
     match target {
-        Target::Bits(bits) => {
+        Rate::Bits(bits) => {
             let spent = bits_per_value(pass, input);
             (spent <= bits, spent <= bits && spent >= bits * (1.0 - RATE_TOLERANCE))
         }
-        Target::Nmse(nmse) => {
+        Rate::Nmse(nmse) => {
             // Nothing can be wrong about zeros.
             let got = if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 };
             let kept = got <= nmse;
             (kept, kept && (nmse / got).log10() <= ERROR_TOLERANCE * nmse.log10().abs().max(0.1))
         }
-        Target::Step(_) | Target::Lossless => (true, true),
+        _ => (true, true),
     }
 }
 
@@ -179,7 +179,7 @@ fn verdict(pass: &Pass, input: &Input<'_>, target: Target) -> (bool, bool) {
 pub fn search_step(
     input: &Input<'_>,
     chosen: &Chosen,
-    target: Target,
+    target: Rate,
     mut first: Option<Pass>,
     run: impl Fn(f32, Centroids) -> Pass,
 ) -> Result<Encoded, Error> {
@@ -193,12 +193,12 @@ pub fn search_step(
         let pass = first.take().unwrap_or_else(|| run(step, centroids));
         let (kept, close) = verdict(&pass, input, target);
         closest = closest.min(match target {
-            Target::Bits(_) => bits_per_value(&pass, input),
+            Rate::Bits(_) => bits_per_value(&pass, input),
             _ => pass.squared_error / input.energy,
         });
         // Of those that keep the promise, the one that uses most of it.
         let used = match target {
-            Target::Bits(_) => pass.bytes.len() as f64,
+            Rate::Bits(_) => pass.bytes.len() as f64,
             _ => pass.squared_error,
         };
         let cost = octaves_left(&pass, input, target);
@@ -211,7 +211,7 @@ pub fn search_step(
         // More bits than allowed ask for larger steps; more error than
         // allowed for smaller ones.
         let (below, above) = match target {
-            Target::Bits(_) => (tried.over, tried.under),
+            Rate::Bits(_) => (tried.over, tried.under),
             _ => (tried.under, tried.over),
         };
         let (low, high) = (below.map_or(least, |(low, _)| low), above.map_or(most, |(high, _)| high));
@@ -224,7 +224,7 @@ pub fn search_step(
             Some((step_before, left_before)) if (step_before - log_step).abs() > 1e-3 => {
                 ((step_before - log_step) / (left_before - left)).abs().clamp(0.3, 6.0)
             }
-            _ => 1.0 / if matches!(target, Target::Bits(_)) { slopes.bits } else { slopes.error }.max(0.3),
+            _ => 1.0 / if matches!(target, Rate::Bits(_)) { slopes.bits } else { slopes.error }.max(0.3),
         };
         // Where nothing is left to code, larger steps change nothing.
         let is_flat = previous.is_some_and(|(_, left_before)| (left_before - left).abs() < 1e-6);
@@ -240,11 +240,11 @@ pub fn search_step(
     }
 }
 
-fn unreachable_target(target: Target, least: f64) -> Error {
+fn unreachable_target(target: Rate, least: f64) -> Error {
     match target {
-        Target::Nmse(target) => Error::ErrorUnreachable { target, least },
-        Target::Bits(target) => Error::RateUnreachable { target, least },
-        _ => Error::BadTarget { what: format!("{target:?} cannot be met") },
+        Rate::Nmse(target) => Error::ErrorUnreachable { target, least },
+        Rate::Bits(target) => Error::RateUnreachable { target, least },
+        _ => Error::BadTarget { what: format!("{target} cannot be met") },
     }
 }
 
@@ -253,12 +253,12 @@ fn finish(
     pass: Pass,
     plan: &Plan,
     input: &Input<'_>,
-    target: Target,
+    target: Rate,
     step: f32,
     passes: usize,
 ) -> Result<Encoded, Error> {
     if !verdict(&pass, input, target).0 {
-        let got = if matches!(target, Target::Bits(_)) {
+        let got = if matches!(target, Rate::Bits(_)) {
             bits_per_value(&pass, input)
         } else {
             pass.squared_error / input.energy

@@ -7,8 +7,8 @@ use crate::search::choose::{Next, choose};
 use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
 use crate::search::profile::Profile;
 use crate::search::sample::Samples;
-use crate::search::target::Target;
 use crate::search::trial::Trial;
+use trinity_bits::Rate;
 
 /// Streams may be this much smaller than their target.
 pub const RATE_TOLERANCE: f64 = 0.009;
@@ -36,7 +36,7 @@ pub struct Chosen {
 
 impl Chosen {
     /// The step of the first pass, in octaves.
-    pub fn first_step(&self, input: &Input<'_>, target: Target) -> f64 {
+    pub fn first_step(&self, input: &Input<'_>, target: Rate) -> f64 {
         // An error is told more closely by a sample than a rate is.
         let ahead = octaves_ahead(&self.trial, input, target) + inside(target).max(0.0);
         (f64::from(self.step).log2() + ahead).clamp(f64::from(MIN_STEP).log2(), MAX_LOG_STEP)
@@ -56,7 +56,7 @@ pub fn choose_near(
     profile: &Profile,
     plans: &[Plan],
     input: &Input<'_>,
-    target: Target,
+    target: Rate,
     from: Option<f64>,
 ) -> Result<Chosen, Error> {
     let rounded = |step: f64| Scalars::round_step(step.clamp(f64::from(MIN_STEP), 4.0) as f32);
@@ -79,10 +79,10 @@ pub fn choose_near(
 }
 
 /// Octaves by which the step of a trial should grow, as far as it tells.
-fn octaves_ahead(trial: &Trial, input: &Input<'_>, target: Target) -> f64 {
+fn octaves_ahead(trial: &Trial, input: &Input<'_>, target: Rate) -> f64 {
     let octaves = match target {
-        Target::Bits(bits) => (trial.bits_per_value - bits) / trial.slopes.bits.max(0.3),
-        Target::Nmse(nmse) => {
+        Rate::Bits(bits) => (trial.bits_per_value - bits) / trial.slopes.bits.max(0.3),
+        Rate::Nmse(nmse) => {
             let error = nmse * input.energy / input.count as f64;
             0.5 * (error / trial.error_per_value).log2() / trial.slopes.error.max(0.3)
         }
@@ -92,27 +92,31 @@ fn octaves_ahead(trial: &Trial, input: &Input<'_>, target: Target) -> f64 {
 }
 
 /// What to aim at inside the tolerance, so that few passes end outside, in octaves.
-pub fn inside(target: Target) -> f64 {
+pub fn inside(target: Rate) -> f64 {
     match target {
-        Target::Bits(bits) => 0.4 * RATE_TOLERANCE * bits,
-        Target::Nmse(nmse) => -0.4 * ERROR_TOLERANCE * 0.5 * nmse.log2().abs().max(0.33),
-        Target::Step(_) | Target::Lossless => 0.0,
+        Rate::Bits(bits) => 0.4 * RATE_TOLERANCE * bits,
+        Rate::Nmse(nmse) => -0.4 * ERROR_TOLERANCE * 0.5 * nmse.log2().abs().max(0.33),
+        _ => 0.0,
     }
 }
 
 /// A step to begin with: what Gaussian rows, or columns, of a sample's variances
 /// would take, whichever ask for less.
-pub fn first_step(target: Target, input: &Input<'_>, samples: &Samples<'_>) -> Result<f64, Error> {
+pub fn first_step(target: Rate, input: &Input<'_>, samples: &Samples<'_>) -> Result<f64, Error> {
     /// Halvings of all octaves that a step may have.
     const HALVINGS: usize = 12;
     /// What a code takes more than the entropy of its Gaussian: a tenth of a bit.
     const EXCESS: f64 = 1.15;
     match target {
-        Target::Bits(wanted) | Target::Nmse(wanted) if wanted > 0.0 && wanted.is_finite() => {}
-        Target::Step(step) if step > 0.0 && step.is_finite() => {
+        Rate::Bits(wanted) | Rate::Nmse(wanted) if wanted > 0.0 && wanted.is_finite() => {}
+        Rate::Step(step) if step > 0.0 && step.is_finite() => {
             return Ok(step * (-f64::from(input.exponent)).exp2());
         }
-        _ => return Err(Error::BadTarget { what: format!("{target:?} is not a positive number") }),
+        _ => {
+            return Err(Error::BadTarget {
+                what: format!("{target} is none: bits, an error or a step above zero"),
+            });
+        }
     }
     let too_large = |variances: &[f64], step: f64| {
         let noise = ERROR_PER_SQUARED_STEP * step * step;
@@ -120,11 +124,9 @@ pub fn first_step(target: Target, input: &Input<'_>, samples: &Samples<'_>) -> R
             variances.iter().map(|&v| of(v)).sum::<f64>() / variances.len().max(1) as f64
         };
         match target {
-            Target::Bits(bits) => mean(&|v| 0.5 * (1.0 + EXCESS * v / noise).log2()) < bits,
-            Target::Nmse(nmse) => {
-                mean(&|v| v * noise / (v + noise)) > nmse * input.energy / input.count as f64
-            }
-            Target::Step(_) | Target::Lossless => true,
+            Rate::Bits(bits) => mean(&|v| 0.5 * (1.0 + EXCESS * v / noise).log2()) < bits,
+            Rate::Nmse(nmse) => mean(&|v| v * noise / (v + noise)) > nmse * input.energy / input.count as f64,
+            _ => true,
         }
     };
     let steps = samples.variances().map(|variances| {
@@ -136,5 +138,5 @@ pub fn first_step(target: Target, input: &Input<'_>, samples: &Samples<'_>) -> R
         low.exp2()
     });
     // Fewer bits allow a smaller step; an error, a larger one.
-    Ok(if matches!(target, Target::Bits(_)) { steps[0].min(steps[1]) } else { steps[0].max(steps[1]) })
+    Ok(if matches!(target, Rate::Bits(_)) { steps[0].min(steps[1]) } else { steps[0].max(steps[1]) })
 }

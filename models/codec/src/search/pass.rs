@@ -18,7 +18,7 @@ use trinity_numeric::threads;
 #[derive(Debug, Clone)]
 pub struct Pass {
     pub bytes: Vec<u8>,
-    /// In the orientation of the plan, normalized.
+    /// What decodes, in the orientation of the plan, normalized.
     pub recon: Matrix,
     pub squared_error: f64,
     pub bits: Bits,

@@ -1,4 +1,4 @@
-//! What every stage spent: the inputs of the silicon model.
+//! What an encoder returns, and what every stage spent: the inputs of the silicon model.
 
 use crate::bits::Bits;
 use crate::entropy::rans::LANES;
@@ -9,6 +9,14 @@ use crate::stage::intra::CLOSELY;
 use crate::stage::intra::MODES;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::transform::{Family, Transform};
+
+/// A stream, what it decodes to, and how it came about.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    pub bytes: Vec<u8>,
+    pub recon: Vec<f32>,
+    pub report: Report,
+}
 
 /// How an encoding came about.
 #[derive(Debug, Clone, PartialEq)]

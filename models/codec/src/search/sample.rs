@@ -38,9 +38,9 @@ const MEANS_PROMISE: f64 = 0.01;
 pub struct Samples<'a> {
     pub input: &'a Input<'a>,
     tile_values: usize,
-    /// Of the first and the second sample, rows and columns.
+    /// Places of the first and the second sample, rows and columns.
     grids: [Grid; 2],
-    /// By sample and orientation.
+    /// Samples that were made, by number and orientation.
     made: [[OnceCell<Sample>; 2]; 2],
     energies: OnceCell<Energies>,
 }
@@ -281,7 +281,7 @@ impl Energies {
 pub struct Sample {
     shared_bits: OnceCell<f64>,
     alike: OnceCell<(f64, f64)>,
-    /// Of rows and of columns.
+    /// Bits that means save, of rows and of columns.
     mean_bits: OnceCell<(f64, f64)>,
     lines: Lines,
     pub matrix: Matrix,

@@ -30,7 +30,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Of a plan that was predicted and not coded.
+    /// The trial of a plan that was predicted and not coded.
     pub fn predicted(plan: Plan, cost: f64, bits_per_value: f64) -> Self {
         let (slopes, centroids) = (Slopes::STEEPEST, Centroids::default());
         Self { plan, cost, tried_cost: cost, bits_per_value, error_per_value: 0.0, slopes, centroids }

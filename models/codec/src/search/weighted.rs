@@ -10,13 +10,14 @@ use crate::search::lossy::search_step;
 use crate::search::near::choose_near;
 use crate::search::pass::encode_pass_with;
 use crate::search::profile::Profile;
-use crate::search::target::{Encoded, Target};
+use crate::search::report::Encoded;
 use crate::stage::feedback::Feedback;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::row_scales::{MOST_SCALE, RowScales};
 use crate::stage::transform::Transform;
 use crate::stage::trellis::Centroids;
 use std::ops::Range;
+use trinity_bits::Rate;
 
 /// Which side of a matrix a layer's inputs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub struct Moments<'a> {
 }
 
 impl<'a> Moments<'a> {
-    /// Of inputs that are columns.
+    /// Moments of inputs that are columns.
     pub fn of_columns(values: &'a [f32]) -> Self {
         Self { inputs: Inputs::Columns, values }
     }
@@ -66,7 +67,7 @@ pub fn encode(
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
     moments: Moments<'_>,
 ) -> Result<Encoded, Error> {
     let own = moments.range(rows, cols);
@@ -101,7 +102,7 @@ pub fn encode(
         .collect();
     // A target of error is one of the values as they are, which scales would bend.
     let scales = match target {
-        Target::Bits(_) => {
+        Rate::Bits(_) => {
             let costs: Vec<f64> = factors.iter().flat_map(Feedback::costs).copied().collect();
             let has_room = values.iter().all(|value| (value * MOST_SCALE).is_finite());
             RowScales::paying(&costs, outputs).filter(|_| has_room)
@@ -178,7 +179,7 @@ mod tests {
     fn a_weight_loses_the_same_whichever_side_its_inputs_are() {
         let profile = Profile::named("trinity").unwrap();
         let (weight, moments) = (weight(96, 64), moments(64));
-        let target = Target::Bits(3.0);
+        let target = Rate::Bits(3.0);
         let known = Moments::of_columns(&moments);
         let linear = encode(&weight.values, 96, 64, &profile, target, known).unwrap();
         let transposed_weight = weight.transposed();
@@ -201,7 +202,7 @@ mod tests {
         let size = |input: usize| ((input * 29 % 13) as f32 - 6.0).exp2();
         let uneven: Vec<f32> =
             moments(64).iter().enumerate().map(|(i, m)| m * size(i / 64) * size(i % 64)).collect();
-        let target = Target::Bits(3.0);
+        let target = Rate::Bits(3.0);
         let coded = encode(&weight.values, 96, 64, &profile, target, Moments::of_columns(&uneven)).unwrap();
         let decoded = crate::decode(&coded.bytes).unwrap();
         assert_eq!(decoded.values, coded.recon);
@@ -216,8 +217,7 @@ mod tests {
         assert_eq!(Matrix { rows: 64, cols: 96, values: turned.recon }.transposed().values, coded.recon);
         // One step for all: the same moments to an error, which takes no scales, at the error that this rate has.
         let plain =
-            encode(&weight.values, 96, 64, &profile, Target::Nmse(0.02), Moments::of_columns(&uneven))
-                .unwrap();
+            encode(&weight.values, 96, 64, &profile, Rate::Nmse(0.02), Moments::of_columns(&uneven)).unwrap();
         let bits = |coded: &Encoded| 8.0 * coded.bytes.len() as f64 / (96.0 * 64.0);
         let gap = |coded: &Encoded| bits(coded) + 0.5 * cost(&errors(&weight, &coded.recon), &uneven).log2();
         assert!(gap(&coded) < gap(&plain) - 0.5, "{} bits with scales, {} without", gap(&coded), gap(&plain));
@@ -229,7 +229,7 @@ mod tests {
         let (band, moments) = (weight(32, 96), moments(64));
         let at = |first| {
             let known = Moments { inputs: Inputs::Rows { first }, values: &moments };
-            encode(&band.values, 32, 96, &profile, Target::Bits(3.0), known)
+            encode(&band.values, 32, 96, &profile, Rate::Bits(3.0), known)
         };
         assert!(at(32).is_ok());
         assert!(matches!(at(33), Err(Error::Shape { rows: 65, .. })));

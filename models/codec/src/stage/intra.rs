@@ -179,9 +179,9 @@ pub fn likely(left: Option<u8>, above: Option<u8>) -> [u8; 3] {
 /// How a stream says which mode it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// By a symbol: 0 none, 1 to 3 one of the likely.
+    /// A mode by a symbol: 0 none, 1 to 3 one of the likely.
     Symbol(usize),
-    /// By its place among the 32 others.
+    /// A mode by its place among the 32 others.
     Other(u32),
 }
 

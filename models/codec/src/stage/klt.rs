@@ -44,7 +44,7 @@ struct Group {
     size: usize,
     /// Row `k` is basis vector `k`; zeros fill both sides up to a power of two.
     basis: Vec<f32>,
-    /// The same without them, and transposed.
+    /// The basis without those zeros, and transposed.
     synthesis: Vec<f32>,
     analysis: Vec<f32>,
     /// Second moments of the coefficients so far, in the current basis.
@@ -321,7 +321,7 @@ impl Columns for Plain {
     }
 }
 
-/// Where [`simd::has_avx2`] has said so.
+/// The products in AVX2, where [`simd::has_avx2`] has said so.
 #[cfg(target_arch = "x86_64")]
 struct Avx2;
 
@@ -337,7 +337,7 @@ impl Columns for Avx2 {
     }
 }
 
-/// Where [`simd::has_avx512`] has said so too.
+/// The products in AVX-512, where [`simd::has_avx512`] has said so too.
 #[cfg(target_arch = "x86_64")]
 struct Avx512;
 

@@ -370,11 +370,8 @@ mod tests {
     #[test]
     fn noise_is_not_worth_a_matrix() {
         let Matrix { rows, cols, .. } = low_rank(2048, 64);
-        let mut state = 5u32;
-        let values = (0..rows * cols).map(|_| {
-            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
-            (state >> 8) as f32 / 16777216.0 - 0.5
-        });
+        let mut random = trinity_numeric::random::Lcg(5);
+        let values = (0..rows * cols).map(|_| random.uniform() - 0.5);
         let noise = Matrix { rows, cols, values: values.collect() };
         let (promise, glance) = (
             Signalled::promise(Along::rows_of(&noise), 64, 1e-3, 0.0),

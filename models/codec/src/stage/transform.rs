@@ -270,7 +270,7 @@ pub enum Transformer {
 }
 
 impl Transformer {
-    /// For `rows` coded rows made of rows of `cols` columns.
+    /// A transform for `rows` coded rows made of rows of `cols` columns.
     pub fn new(transform: Transform, rows: usize, cols: usize) -> Self {
         match transform {
             Transform::None => Self::None,

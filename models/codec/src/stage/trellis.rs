@@ -238,7 +238,7 @@ fn trace<const S: usize, const H0: usize, const H1: usize>(
     }
 }
 
-/// From the candidates that values take to their magnitudes.
+/// Leads from the candidates that values take to their magnitudes.
 struct Magnitudes<'a> {
     targets: &'a [i32],
     subsets: &'a [u8],
@@ -375,9 +375,9 @@ fn candidates(points: &Points, target: i32, costs: &[Costs], raw_bits: u32) -> (
 /// How an encoder picks levels. Both ways give levels that any decoder takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// By distance alone, with a zone around zero.
+    /// Levels by distance alone, with a zone around zero.
     DeadZone,
-    /// By distance and rate.
+    /// Levels by distance and rate.
     Rate,
 }
 

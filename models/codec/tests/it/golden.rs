@@ -8,7 +8,7 @@ use trinity_numeric::random::Lcg;
 
 use trinity_bits::{Chroma, Colour, Frame};
 use trinity_codec::{
-    Basis, Coding, Pictures, Profile, Target, decode, decode_frames, decode_with_basis, decode_words, encode,
+    Basis, Coding, Pictures, Profile, Rate, decode, decode_frames, decode_with_basis, decode_words, encode,
     encode_frames, encode_with_basis, encode_words,
 };
 
@@ -92,10 +92,10 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
     let mut streams = BTreeMap::new();
     for (name, profile) in profiles() {
         for (target_name, target) in [
-            ("bits 2.5", Target::Bits(2.5)),
-            ("nmse 0.01", Target::Nmse(0.01)),
-            ("step 0.02", Target::Step(0.02)),
-            ("lossless", Target::Lossless),
+            ("bits 2.5", Rate::Bits(2.5)),
+            ("nmse 0.01", Rate::Nmse(0.01)),
+            ("step 0.02", Rate::Step(0.02)),
+            ("lossless", Rate::Lossless),
         ] {
             // Some chains cannot go so low; that stays so, too.
             let Ok(coded) = encode(&values, ROWS, COLS, &profile, target) else {
@@ -110,7 +110,7 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
             ("420 10 bit video", pictures(Chroma::C420, 10, Colour::Unstated, 2)),
             ("rgb", pictures(Chroma::C444, 8, Colour::Gbr, 1)),
         ] {
-            for (target_name, target) in [("bits 2", Target::Bits(2.0)), ("lossless", Target::Lossless)] {
+            for (target_name, target) in [("bits 2", Rate::Bits(2.0)), ("lossless", Rate::Lossless)] {
                 let Ok(coded) = encode_frames(&pictures, &profile, target, Coding::Intra) else {
                     streams.insert(format!("pictures {name} {what} {target_name}"), Vec::new());
                     continue;
@@ -123,12 +123,12 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
     let words: Vec<u32> = (0..(ROWS * COLS) as u32).map(|i| ((i % 300) as f32 - 90.0).to_bits()).collect();
     streams.insert("words".into(), encode_words(&words, ROWS, COLS).unwrap());
     let profile = Profile::named("trinity").unwrap();
-    let coded = encode_with_basis(&values, ROWS, COLS, &profile, Target::Nmse(0.001), &basis()).unwrap();
+    let coded = encode_with_basis(&values, ROWS, COLS, &profile, Rate::Nmse(0.001), &basis()).unwrap();
     assert!(decode(&coded.bytes).is_err(), "the stream names its basis");
     streams.insert("matrix trinity with a basis".into(), coded.bytes);
     streams.insert("basis".into(), basis().to_bytes());
     streams.insert("constant".into(), {
-        encode(&[3.25; ROWS * COLS], ROWS, COLS, &profile, Target::Bits(2.0)).unwrap().bytes
+        encode(&[3.25; ROWS * COLS], ROWS, COLS, &profile, Rate::Bits(2.0)).unwrap().bytes
     });
     streams
 }

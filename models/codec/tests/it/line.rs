@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use trinity_codec::line::{
-    Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Reflections, Settings, Stream, Target,
+    Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Rate, Reflections, Settings, Stream,
     Transform, Values, Width, choose, decode, encode, encode_observed, encode_tile, encode_to, parse,
     parse_with, reconstruct, write,
 };
@@ -304,13 +304,13 @@ fn targets_are_met() {
     let energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
     for bits in [1.5, 3.0, 5.0] {
         let bytes =
-            encode_to(&values, 200, 256, Target::Bits(bits), Effort::Best, &Settings::default()).unwrap();
+            encode_to(&values, 200, 256, Rate::Bits(bits), Effort::Best, &Settings::default()).unwrap();
         let found = 8.0 * bytes.len() as f64 / values.len() as f64;
         assert!(found <= bits && found > 0.97 * bits, "{found} for {bits}");
     }
     for nmse in [0.1, 0.001] {
         let bytes =
-            encode_to(&values, 200, 256, Target::Nmse(nmse), Effort::Fast, &Settings::default()).unwrap();
+            encode_to(&values, 200, 256, Rate::Nmse(nmse), Effort::Fast, &Settings::default()).unwrap();
         let decoded = decode(&bytes).unwrap().2;
         let found = error(&values, &decoded, 1.0) * values.len() as f64 / energy;
         assert!(found <= nmse && found > 0.95 * nmse, "{found} for {nmse}");
@@ -322,7 +322,7 @@ fn a_small_tensor_pays_little_for_headers() {
     // 64 KiB of bf16 at three bits: within 0.3 bit of the entropy a uniform
     // quantizer needs for the same error, which a trellis undercuts by 0.15.
     let values = noise(128 * 256, 8);
-    let bytes = encode_to(&values, 128, 256, Target::Nmse(0.01), Effort::Best, &Settings::default()).unwrap();
+    let bytes = encode_to(&values, 128, 256, Rate::Nmse(0.01), Effort::Best, &Settings::default()).unwrap();
     let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
     assert!(bits < 3.32 + 0.2, "{bits}");
 }
@@ -371,9 +371,9 @@ fn stored_values_give_the_stream_of_their_numbers() {
         let long: Vec<[u8; 4]> = wide.iter().map(|value| value.to_le_bytes()).collect();
         let scaled: Vec<f32> = wide.iter().map(|value| value / 64.0).collect();
         for (effort, target) in [
-            (Effort::Best, Target::Bits(3.0)),
-            (Effort::Fast, Target::Bits(2.0)),
-            (Effort::Fast, Target::Nmse(0.01)),
+            (Effort::Best, Rate::Bits(3.0)),
+            (Effort::Fast, Rate::Bits(2.0)),
+            (Effort::Fast, Rate::Nmse(0.01)),
         ] {
             let options = Options { effort, ..Options::default() };
             let coded = |values: Values<'_>| {

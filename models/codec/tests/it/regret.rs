@@ -1,7 +1,7 @@
 //! What a chosen plan costs over the best one that could have been chosen: the
 //! quick part of `cargo xtask regret`.
 
-use trinity_codec::{EntropyChoice, Profile, Stages, Target, encode};
+use trinity_codec::{EntropyChoice, Profile, Rate, Stages, encode};
 
 use super::{gaussian, nmse};
 
@@ -46,7 +46,7 @@ fn no_plan_is_much_better_than_the_chosen_one() {
     let (rows, cols) = (448, 192);
     let profile = Profile::named("trinity").unwrap();
     let score = |profile: &Profile, values: &[f32]| {
-        let encoded = encode(values, rows, cols, profile, Target::Bits(3.0)).unwrap();
+        let encoded = encode(values, rows, cols, profile, Rate::Bits(3.0)).unwrap();
         let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
         (bits + 0.5 * nmse(values, &encoded.recon).log2(), encoded.report.plan)
     };

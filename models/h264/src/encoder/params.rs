@@ -48,7 +48,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            rate: Rate::Qp(24),
+            rate: Rate::Qp(24.0),
             preset: Preset::default(),
             threads: 0,
             entropy: Entropy::default(),

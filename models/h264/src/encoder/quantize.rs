@@ -99,7 +99,7 @@ pub struct BlockCosts {
 }
 
 impl BlockCosts {
-    /// For CABAC blocks of `max` coefficients.
+    /// Costs of levels for CABAC blocks of `max` coefficients.
     pub fn cabac(
         contexts: &[Context; 1024],
         kind: BlockKind,

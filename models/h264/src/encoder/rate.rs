@@ -28,7 +28,7 @@ pub fn search(
     let target = match rate {
         Rate::Bits(bits) => -bits.ln(),
         Rate::Mse(mse) => mse.ln(),
-        Rate::Qp(_) | Rate::Lossless => 0.0,
+        _ => 0.0,
     };
     // A position counts macroblock steps from the lowest QP.
     let plan = |position: usize| QpPlan {

@@ -42,7 +42,7 @@ pub fn cut_4x4<T: Copy + Default>(mb: &[T; 256], x: usize, y: usize) -> [T; 16] 
     block
 }
 
-/// The same for a whole macroblock.
+/// The residual of a whole macroblock.
 #[inline(always)]
 pub fn residual_mb(source: &[u16; 256], prediction: &[[u16; 16]; 16]) -> [i32; 256] {
     let mut residual = [0; 256];

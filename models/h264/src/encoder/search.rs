@@ -85,7 +85,7 @@ struct Prices {
     bit: f32,
     predicted_mode: f32,
     other_mode: f32,
-    /// By component, [`KINDS`] each; none for CAVLC and lossless.
+    /// Costs by component, [`KINDS`] each; none for CAVLC and lossless.
     blocks: Vec<BlockCosts>,
 }
 
@@ -146,7 +146,7 @@ impl Ranking {
         self.modes[at] = (cost, mode);
     }
 
-    /// At most `count`, none more than `slack` above the first.
+    /// The best modes: at most `count`, none more than `slack` above the first.
     fn best(&self, count: usize, slack: f32) -> &[(f32, u8)] {
         let within = self.modes[..self.count].partition_point(|(cost, _)| *cost <= self.modes[0].0 + slack);
         &self.modes[..count.min(within)]

@@ -16,7 +16,7 @@ pub const CBP_WITH_CHROMA: [u8; 48] = [
     47, 31, 15, 0, 23, 27, 29, 30, 7, 11, 13, 14, 39, 43, 45, 46, 16, 3, 5, 10, 12, 19, 21, 26,
     28, 35, 37, 42, 44, 1, 2, 4, 8, 17, 18, 20, 24, 6, 9, 22, 25, 32, 33, 34, 36, 40, 38, 41,
 ];
-/// The same for ChromaArrayType 0 and 3.
+/// Code numbers of coded_block_pattern for ChromaArrayType 0 and 3.
 pub const CBP_LUMA_ONLY: [u8; 16] = [15, 0, 7, 11, 13, 14, 3, 5, 10, 12, 1, 2, 4, 8, 6, 9];
 
 /// A prefix code indexed by its leading zeros and the five bits after the

@@ -349,7 +349,7 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
     }
 }
 
-/// Where CAVLC sends its bits.
+/// What CAVLC sends its bits to.
 pub trait BitSink {
     fn put(&mut self, value: u32, count: u32);
     fn put_ue(&mut self, value: u32);

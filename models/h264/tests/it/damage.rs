@@ -13,7 +13,7 @@ fn streams() -> Vec<Vec<u8>> {
                 Content::Natural.frame(48, 32, Chroma::C420, 8),
                 Content::Text.frame(48, 32, Chroma::C420, 8),
             ];
-            let params = Params { rate: Rate::Qp(24), preset: Preset::Fast, entropy, ..Params::default() };
+            let params = Params { rate: Rate::Qp(24.0), preset: Preset::Fast, entropy, ..Params::default() };
             encode(&frames, &params).unwrap().stream
         })
         .collect()

@@ -34,7 +34,7 @@ fn cases() -> Vec<Case<Params>> {
     for preset in Preset::ALL {
         for (coder, entropy) in [("cavlc", Entropy::Cavlc), ("cabac", Entropy::Cabac)] {
             let base = Params { preset, entropy, ..Params::default() };
-            let rates = [("qp 22", Rate::Qp(22)), ("qp 37", Rate::Qp(37)), ("bits 2", Rate::Bits(2.0))];
+            let rates = [("qp 22", Rate::Qp(22.0)), ("qp 37", Rate::Qp(37.0)), ("bits 2", Rate::Bits(2.0))];
             let more = [("mse 30", Rate::Mse(30.0)), ("lossless", Rate::Lossless)];
             for (rate_name, rate) in rates.into_iter().chain(more) {
                 let name = format!("{} {coder} {rate_name}", preset.name());
@@ -42,11 +42,11 @@ fn cases() -> Vec<Case<Params>> {
             }
             for (chroma_name, chroma) in [("420", Chroma::C420), ("444", Chroma::C444)] {
                 let name = format!("{} {coder} {chroma_name} 10 bit", preset.name());
-                add(name, frame(48, 40, chroma, 10), Params { rate: Rate::Qp(30), ..base.clone() });
+                add(name, frame(48, 40, chroma, 10), Params { rate: Rate::Qp(30.0), ..base.clone() });
             }
         }
     }
-    let base = Params { rate: Rate::Qp(30), ..Params::default() };
+    let base = Params { rate: Rate::Qp(30.0), ..Params::default() };
     let odd = || frame(67, 51, Chroma::C420, 8);
     add("deblock".into(), odd(), Params { deblock: true, ..base.clone() });
     add("three slices".into(), odd(), Params { slices: 3, ..base.clone() });

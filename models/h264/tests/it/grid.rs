@@ -86,9 +86,9 @@ pub fn cases() -> Vec<Case> {
                 let lowest = -6 * (depth as i32 - 8);
                 let rate = match at % 7 {
                     0 => Rate::Lossless,
-                    1 => Rate::Qp(lowest),
-                    2 => Rate::Qp(51),
-                    step => Rate::Qp(7 * step as i32 + i as i32),
+                    1 => Rate::Qp(lowest.into()),
+                    2 => Rate::Qp(51.0),
+                    step => Rate::Qp((7 * step + i) as f64),
                 };
                 let entropy = if (at / 3) % 2 == 0 { Entropy::Cabac } else { Entropy::Cavlc };
                 let preset = Preset::ALL[(at / 2 + i) % 4];
@@ -125,7 +125,7 @@ fn reconstruction_equals_every_decoder_over_the_grid() {
 fn a_large_frame_equals_every_decoder() {
     let with_ffmpeg = ffmpeg_is_there();
     let folder = tempfile::tempdir().unwrap();
-    let params = Params { rate: Rate::Qp(28), preset: Preset::Fast, threads: 1, ..Params::default() };
+    let params = Params { rate: Rate::Qp(28.0), preset: Preset::Fast, threads: 1, ..Params::default() };
     let case = Case { content: Content::Natural, size: (1000, 700), chroma: Chroma::C400, depth: 8, params };
     check(&case, with_ffmpeg, folder.path());
 }
@@ -135,7 +135,7 @@ fn bytes_do_not_depend_on_threads() {
     let frames: Vec<Frame> =
         Content::ALL[..3].iter().map(|content| content.frame(80, 64, Chroma::C420, 8)).collect();
     let run = |threads| {
-        let params = Params { rate: Rate::Qp(22), threads, slices: 2, ..Params::default() };
+        let params = Params { rate: Rate::Qp(22.0), threads, slices: 2, ..Params::default() };
         encode(&frames, &params).unwrap()
     };
     let one = run(1);
@@ -170,12 +170,12 @@ fn rate_targets_are_met_between_whole_qps() {
 fn bad_frames_and_settings_are_refused() {
     let frame = Frame::filled(16, 16, Chroma::C400, 8, 1);
     let refuse = |frames: &[Frame], rate| encode(frames, &Params { rate, ..Params::default() }).unwrap_err();
-    refuse(&[], Rate::Qp(20));
-    refuse(std::slice::from_ref(&frame), Rate::Qp(52));
-    refuse(std::slice::from_ref(&frame), Rate::Qp(-1));
+    refuse(&[], Rate::Qp(20.0));
+    refuse(std::slice::from_ref(&frame), Rate::Qp(52.0));
+    refuse(std::slice::from_ref(&frame), Rate::Qp(-1.0));
     refuse(std::slice::from_ref(&frame), Rate::Bits(f64::NAN));
-    refuse(&[frame.clone(), Frame::filled(32, 16, Chroma::C400, 8, 1)], Rate::Qp(20));
-    refuse(&[Frame::filled(16, 16, Chroma::C400, 8, 256)], Rate::Qp(20));
-    refuse(&[Frame::filled(16, 16, Chroma::C422, 8, 1)], Rate::Qp(20));
-    refuse(&[Frame::filled(16, 16, Chroma::C400, 16, 1)], Rate::Qp(20));
+    refuse(&[frame.clone(), Frame::filled(32, 16, Chroma::C400, 8, 1)], Rate::Qp(20.0));
+    refuse(&[Frame::filled(16, 16, Chroma::C400, 8, 256)], Rate::Qp(20.0));
+    refuse(&[Frame::filled(16, 16, Chroma::C422, 8, 1)], Rate::Qp(20.0));
+    refuse(&[Frame::filled(16, 16, Chroma::C400, 16, 1)], Rate::Qp(20.0));
 }

@@ -12,11 +12,11 @@ use trinity_h264::{Entropy, Params, Preset, Rate};
 
 /// Ways to ask for a rate, the number turning through what is asked for.
 fn rates(turn: usize, depth: u32) -> [Rate; 4] {
-    let qp = [-4, 9, 22, 30, 37, 45, 51][turn % 7];
+    let qp = [-4.0, 9.0, 22.0, 30.0, 37.0, 45.0, 51.0f64][turn % 7];
     let bits = [0.4, 0.9, 1.3, 2.4, 4.5][turn % 5];
     let scale = f64::from(1u32 << (2 * (depth - 8)));
     let mse = [0.3, 3.0, 11.0, 45.0, 200.0][turn % 5] * scale;
-    [Rate::Qp(if depth == 8 { qp.max(0) } else { qp }), Rate::Bits(bits), Rate::Mse(mse), Rate::Lossless]
+    [Rate::Qp(if depth == 8 { qp.max(0.0) } else { qp }), Rate::Bits(bits), Rate::Mse(mse), Rate::Lossless]
 }
 
 fn cases() -> Vec<Case> {

@@ -32,7 +32,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            rate: Rate::Qp(27),
+            rate: Rate::Qp(27.0),
             preset: Preset::default(),
             threads: 0,
             deblock: false,

@@ -22,45 +22,18 @@ pub struct Job<'a> {
 
 /// Encodes a job at its rate.
 pub fn encode(job: &Job<'_>) -> Result<Coded, Error> {
-    let lowest = -6 * (job.sequence.depth as i32 - 8);
+    let depth = job.sequence.depth;
+    if let Some(qp) = job.params.rate.picture_qp(depth)? {
+        return Ok(at_qp(job, qp.into()));
+    }
+    let lowest = -6 * (depth as i32 - 8);
     match job.params.rate {
-        Rate::Lossless => Ok(at_qp(job, 0.0)),
-        Rate::Qp(qp) if (lowest..=51).contains(&qp) => Ok(at_qp(job, f64::from(qp))),
-        Rate::Qp(qp) => Err(Error::BadInput {
-            what: format!("QP {qp} is outside {lowest} to 51 ({} bit)", job.sequence.depth),
-        }),
-        Rate::Bits(bits) if bits > 0.0 && bits.is_finite() => Ok(search(job, lowest, Target::Bits(bits))),
-        Rate::Bits(bits) => Err(Error::BadInput { what: format!("{bits} bits per sample is no target") }),
-        Rate::Mse(mse) if mse >= 0.0 && mse.is_finite() => Ok(search(job, lowest, Target::Mse(mse))),
-        Rate::Mse(mse) => {
-            Err(Error::BadInput { what: format!("a mean squared error of {mse} is no target") })
+        Rate::Bits(bits) if bits > 0.0 && bits.is_finite() => Ok(search(job, lowest)),
+        Rate::Mse(mse) if mse >= 0.0 && mse.is_finite() => Ok(search(job, lowest)),
+        Rate::Bits(_) | Rate::Mse(_) => {
+            Err(Error::BadInput { what: format!("{} is no target", job.params.rate) })
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Target {
-    Bits(f64),
-    Mse(f64),
-}
-
-impl Target {
-    /// By how much an encode misses its target, in QP: positive when it has
-    /// too many bits or too much error. A bit is six steps of QP, a factor of
-    /// four in error is, too.
-    fn excess(self, coded: &Coded, frames: &[Frame]) -> f64 {
-        match self {
-            Self::Bits(bits) => 6.0 * (coded.bits_per_sample(frames) - bits),
-            Self::Mse(mse) => 3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
-        }
-    }
-
-    /// Which way the QP must go when there is an excess.
-    fn direction(self) -> f64 {
-        match self {
-            Self::Bits(_) => 1.0,
-            Self::Mse(_) => -1.0,
-        }
+        _ => Ok(at_qp(job, 0.0)),
     }
 }
 
@@ -73,17 +46,28 @@ const MAX_RUNS: usize = 12;
 
 /// Finds the QP by bracketing and interpolation. Always ends on an encode that
 /// was really made, and never on one over the target when one under it was.
-fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
+fn search(job: &Job<'_>, lowest: i32) -> Coded {
     let (low, high) = (f64::from(lowest), 51.0);
-    let first = match target {
+    let rate = job.params.rate;
+    let first = match rate {
         // Half a bit above the entropy of uniform noise at this step.
-        Target::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
-        Target::Mse(mse) => 4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() + f64::from(lowest),
+        Rate::Bits(bits) => 4.0 + 6.0 * (5.3 - bits),
+        Rate::Mse(mse) => 4.0 + 3.0 * (12.0 * mse.max(1e-6)).log2() + f64::from(lowest),
+        _ => low,
     }
     .clamp(low, high);
+    // By how much an encode misses its target, in QP: positive when it has too many bits or too much error. A bit is
+    // six steps of QP, a factor of four in error is, too.
+    let excess = |coded: &Coded| match rate {
+        Rate::Bits(bits) => 6.0 * (coded.bits_per_sample(job.frames) - bits),
+        Rate::Mse(mse) => 3.0 * (coded.mse.max(1e-9) / mse.max(1e-9)).log2(),
+        _ => 0.0,
+    };
+    // Which way the QP must go when there is an excess.
+    let direction = if matches!(rate, Rate::Bits(_)) { 1.0 } else { -1.0 };
     let attempt = |qp: f64| -> Result<_, Infallible> {
         let coded = at_qp(job, qp);
-        let excess = target.excess(&coded, job.frames);
+        let excess = excess(&coded);
         let over = excess > 0.0;
         Ok(Trial {
             cost: excess,
@@ -101,7 +85,7 @@ fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
                 from + (to - from) * share.clamp(0.02, 0.98)
             }
             // Far from the target the step may be misjudged, not its direction.
-            _ => qp + target.direction() * (excess + 0.25 * excess.signum()),
+            _ => qp + direction * (excess + 0.25 * excess.signum()),
         }
         .clamp(low, high);
         (PictureQp::from_fraction(next) != PictureQp::from_fraction(qp)).then_some(next)
@@ -110,7 +94,7 @@ fn search(job: &Job<'_>, lowest: i32, target: Target) -> Coded {
     match found.best {
         Some(((false, _), coded)) => coded,
         // Only what misses the target was tried: the last QP decides whether any meets it.
-        _ => at_qp(job, if target.direction() > 0.0 { high } else { low }),
+        _ => at_qp(job, if direction > 0.0 { high } else { low }),
     }
 }
 

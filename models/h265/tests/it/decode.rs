@@ -49,7 +49,7 @@ fn encode(frames: &[Frame], rate: Rate) -> Coded {
 
 fn two_frames() -> (Vec<Frame>, Vec<u8>) {
     let frames: Vec<_> = (0..2).map(|seed| textured(72, 40, Chroma::C420, 8, seed)).collect();
-    let coded = encode(&frames, Rate::Qp(30));
+    let coded = encode(&frames, Rate::Qp(30.0));
     (coded.recon, coded.stream)
 }
 
@@ -68,7 +68,7 @@ proptest! {
         deblock in any::<bool>(),
     ) {
         let frame = textured(width, height, chroma, depth, seed);
-        let rate = qp.map_or(Rate::Lossless, Rate::Qp);
+        let rate = qp.map_or(Rate::Lossless, |qp| Rate::Qp(qp.into()));
         let params = Params { rate, preset: Preset::Fast, threads: 1, wavefront, deblock, ..Params::default() };
         let coded = trinity_h265::encode(std::slice::from_ref(&frame), &params).unwrap();
         let decoded: Vec<_> = trinity_h265::frames(&coded.stream).collect::<Result<_, _>>().unwrap();
@@ -296,7 +296,7 @@ fn together(alone: &trinity_h265::syntax::Sps) -> trinity_h265::syntax::Sps {
 
 #[test]
 fn colour_planes_coded_apart_make_one_picture() {
-    for (rate, size) in [(Rate::Qp(24), (72, 40)), (Rate::Lossless, (200, 130))] {
+    for (rate, size) in [(Rate::Qp(24.0), (72, 40)), (Rate::Lossless, (200, 130))] {
         let planes: Vec<_> = (0..3)
             .map(|seed| {
                 let frame = textured(size.0, size.1, Chroma::C400, 8, 7 + seed);

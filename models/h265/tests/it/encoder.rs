@@ -198,11 +198,11 @@ fn recon_equals_every_decoder_on_the_grid() {
                 for (p, preset) in Preset::ALL.into_iter().enumerate() {
                     let low = lowest_qp(depth);
                     let rates = [
-                        Rate::Qp(low),
-                        Rate::Qp(12),
-                        Rate::Qp(27),
-                        Rate::Qp(40),
-                        Rate::Qp(51),
+                        Rate::Qp(low.into()),
+                        Rate::Qp(12.0),
+                        Rate::Qp(27.0),
+                        Rate::Qp(40.0),
+                        Rate::Qp(51.0),
                         Rate::Lossless,
                     ];
                     let count = if full { 2 } else { 1 };
@@ -231,7 +231,7 @@ fn every_thread_count_gives_the_same_bytes() {
         .to_vec();
     for preset in Preset::ALL {
         let streams = [1, 2, 3, 8].map(|threads| {
-            let params = Params { rate: Rate::Qp(24), preset, threads, ..Params::default() };
+            let params = Params { rate: Rate::Qp(24.0), preset, threads, ..Params::default() };
             encode(&frames, &params).unwrap().stream
         });
         assert!(streams.iter().all(|s| *s == streams[0]), "{preset:?}");
@@ -242,7 +242,7 @@ fn every_thread_count_gives_the_same_bytes() {
 fn options_keep_decoders_in_step() {
     for chroma in [Chroma::C400, Chroma::C420, Chroma::C444] {
         let frames = [frame(Content::Natural, 150, 90, chroma, 8), frame(Content::Text, 150, 90, chroma, 8)];
-        let base = Params { rate: Rate::Qp(33), preset: Preset::Slow, threads: 2, ..Params::default() };
+        let base = Params { rate: Rate::Qp(33.0), preset: Preset::Slow, threads: 2, ..Params::default() };
         let deblocked = Params { deblock: true, ..base.clone() };
         recon_equals_every_decoder(&frames, &deblocked, true, &format!("deblock-{chroma:?}"));
         let both = Params { sao: true, deblock: true, ..base.clone() };
@@ -277,7 +277,7 @@ fn rate_targets_are_met_closely_and_from_below() {
 fn a_better_preset_spends_its_time_well() {
     let frames = [frame(Content::Natural, 192, 128, Chroma::C400, 8)];
     let cost = |preset| {
-        let params = Params { rate: Rate::Qp(22), preset, ..Params::default() };
+        let params = Params { rate: Rate::Qp(22.0), preset, ..Params::default() };
         let coded = encode(&frames, &params).unwrap();
         coded.bits_per_sample(&frames) + 0.5 * coded.mse.log2()
     };
@@ -289,8 +289,8 @@ fn what_cannot_be_encoded_is_an_error() {
     let good = frame(Content::Flat, 16, 16, Chroma::C420, 8);
     let at = |rate| Params { rate, ..Params::default() };
     assert!(encode(&[], &Params::default()).is_err());
-    assert!(encode(std::slice::from_ref(&good), &at(Rate::Qp(52))).is_err());
-    assert!(encode(std::slice::from_ref(&good), &at(Rate::Qp(-1))).is_err());
+    assert!(encode(std::slice::from_ref(&good), &at(Rate::Qp(52.0))).is_err());
+    assert!(encode(std::slice::from_ref(&good), &at(Rate::Qp(-1.0))).is_err());
     assert!(encode(std::slice::from_ref(&good), &at(Rate::Bits(0.0))).is_err());
     assert!(encode(std::slice::from_ref(&good), &at(Rate::Mse(f64::NAN))).is_err());
     let other = frame(Content::Flat, 24, 16, Chroma::C420, 8);

@@ -32,18 +32,18 @@ fn cases() -> Vec<Case<Params>> {
         cases.push((name, vec![frame], Params { threads: 1, ..params }));
     };
     for preset in Preset::ALL {
-        let rates = [("qp 22", Rate::Qp(22)), ("qp 37", Rate::Qp(37)), ("bits 2", Rate::Bits(2.0))];
+        let rates = [("qp 22", Rate::Qp(22.0)), ("qp 37", Rate::Qp(37.0)), ("bits 2", Rate::Bits(2.0))];
         let more = [("mse 30", Rate::Mse(30.0)), ("lossless", Rate::Lossless)];
         for (rate_name, rate) in rates.into_iter().chain(more) {
             let name = format!("{} {rate_name}", preset.name());
             add(name, frame(80, 72, Chroma::C400, 8), Params { rate, preset, ..Params::default() });
         }
         for (chroma_name, chroma) in [("420", Chroma::C420), ("444", Chroma::C444)] {
-            let params = Params { preset, rate: Rate::Qp(30), ..Params::default() };
+            let params = Params { preset, rate: Rate::Qp(30.0), ..Params::default() };
             add(format!("{} {chroma_name} 10 bit", preset.name()), frame(48, 40, chroma, 10), params);
         }
     }
-    let base = Params { preset: Preset::Medium, rate: Rate::Qp(30), ..Params::default() };
+    let base = Params { preset: Preset::Medium, rate: Rate::Qp(30.0), ..Params::default() };
     let odd = || frame(67, 51, Chroma::C420, 8);
     add("deblock".into(), odd(), Params { deblock: true, ..base.clone() });
     add("sao".into(), odd(), Params { sao: true, ..base.clone() });

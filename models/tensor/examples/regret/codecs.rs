@@ -5,7 +5,7 @@ use trinity_codec::{
     Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Rule, Rules, Stages,
     Transform,
 };
-use trinity_tensor::codec::{Metrics, Target, codec};
+use trinity_tensor::codec::{Metrics, Rate, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
 use super::points::{InputTensor, Point};
@@ -25,7 +25,7 @@ pub enum Alternative {
 pub struct Contestant {
     pub name: &'static str,
     profile: Profile,
-    /// By name.
+    /// Alternatives by name.
     pub alternatives: Vec<(String, Alternative)>,
 }
 
@@ -140,7 +140,7 @@ fn family_name(family: Family) -> &'static str {
 }
 
 fn with_profile(profile: &Profile, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
-    let target = trinity_codec::Target::Bits(bits);
+    let target = trinity_codec::Rate::Bits(bits);
     match trinity_codec::encode(&input.values, input.rows, input.cols, profile, target) {
         Ok(encoded) => Ok(Some(Point {
             bits: 8.0 * encoded.bytes.len() as f64 / input.values.len() as f64,
@@ -154,7 +154,7 @@ fn with_profile(profile: &Profile, input: &InputTensor, bits: f64) -> Result<Opt
 
 fn with_options(options: Options, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
     let settings = Settings::default();
-    let target = trinity_codec::line::Target::Bits(bits);
+    let target = trinity_codec::line::Rate::Bits(bits);
     let InputTensor { rows, cols, values, .. } = input;
     let bytes = match trinity_codec::line::encode_under(values, *rows, *cols, target, &options, &settings) {
         Ok(bytes) => bytes,
@@ -184,7 +184,7 @@ pub fn by_registry(name: &str, input: &InputTensor, bits: f64) -> Result<Option<
     let point = || -> Result<Point, Error> {
         let tensor = Tensor::new(input.name.clone(), Class::Weight, Dtype::F32, shape, data)?;
         let codec = codec(name)?;
-        let encoded = codec.encode(&tensor, Target::Bits(bits))?;
+        let encoded = codec.encode(&tensor, Rate::Bits(bits))?;
         let nmse = Metrics::between(&tensor, &codec.decode(&encoded)?).nmse;
         Ok(Point { bits: encoded.bits_per_value(), nmse, plan: name.into() })
     };

@@ -2,36 +2,7 @@
 //! shapes that divide by nothing as well as in round ones.
 
 use super::points::InputTensor;
-
-/// Random numbers, the same in every run (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    /// Strictly between 0 and 1.
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 12) as f64 * 2f64.powi(-52) + 2f64.powi(-53)
-    }
-
-    /// Gaussian of variance one (Box and Muller).
-    fn gaussian(&mut self) -> f64 {
-        let radius = (-2.0 * self.uniform().ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-
-    fn laplacian(&mut self) -> f64 {
-        (self.uniform() / self.uniform()).ln()
-    }
-
-    /// Student's t of three degrees of freedom.
-    fn student(&mut self) -> f64 {
-        let squares: f64 = (0..3).map(|_| self.gaussian().powi(2)).sum();
-        self.gaussian() / (squares / 3.0).sqrt()
-    }
-}
+use trinity_numeric::random::SplitMix64;
 
 fn filled(name: &str, rows: usize, cols: usize, mut next: impl FnMut(usize, usize) -> f64) -> InputTensor {
     let values = (0..rows * cols).map(|at| next(at / cols, at % cols) as f32).collect();
@@ -54,7 +25,7 @@ fn smooth_along(input: &mut InputTensor, correlation: f32) {
 }
 
 /// Columns of a group share a few directions.
-fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut Random) -> InputTensor {
+fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut SplitMix64) -> InputTensor {
     const SHARED: usize = 12;
     let directions: Vec<f64> = (0..SHARED * cols).map(|_| random.gaussian() * 0.5).collect();
     let mut shared = vec![0.0; SHARED * cols.div_ceil(group)];
@@ -70,12 +41,12 @@ fn mixed(name: &str, rows: usize, cols: usize, group: usize, random: &mut Random
 
 /// All laws.
 pub fn all() -> Vec<InputTensor> {
-    let mut random = Random(7);
+    let mut random = SplitMix64(7);
     let random = &mut random;
     let mut laws = Vec::new();
     laws.push(filled("gaussian", 768, 640, |_, _| random.gaussian()));
     laws.push(filled("laplace", 1000, 300, |_, _| random.laplacian()));
-    laws.push(filled("student-t 3", 640, 512, |_, _| random.student()));
+    laws.push(filled("student-t 3", 640, 512, |_, _| random.student(3)));
     let scales: Vec<f64> = (0..1024).map(|_| (0.8 * random.gaussian()).exp()).collect();
     let channels = filled("channel scales", 1024, 192, |_, col| scales[col] * random.gaussian());
     laws.push(transposed("row scales", &channels));
@@ -96,13 +67,13 @@ pub fn all() -> Vec<InputTensor> {
     laws.push(fused(random));
     let biases: Vec<f64> =
         (0..256).map(|c| if c % 17 == 3 { 300.0 * random.gaussian() } else { 0.0 }).collect();
-    laws.push(filled("biased channels, heavy tails", 1024, 256, |_, col| biases[col] + random.student()));
+    laws.push(filled("biased channels, heavy tails", 1024, 256, |_, col| biases[col] + random.student(3)));
     laws
 }
 
 /// Three matrices on top of one another: one plain, one whose columns come in
 /// groups that go together, one of other scales.
-fn fused(random: &mut Random) -> InputTensor {
+fn fused(random: &mut SplitMix64) -> InputTensor {
     let (third, cols) = (256, 512);
     let scales: Vec<f64> = (0..cols).map(|_| (0.7 * random.gaussian()).exp()).collect();
     let plain = filled("", third, cols, |_, _| random.gaussian());

@@ -23,7 +23,7 @@ use super::align::SampleGrid;
 use super::arith::{Encoder, Tree};
 use super::lossy::normalize;
 use super::tiling::{Limits, Tiling};
-use super::{Granularity, Matrix, Metrics, Target, align_to_integers, codec};
+use super::{Granularity, Matrix, Metrics, Rate, align_to_integers, codec};
 use crate::{Error, Tensor};
 use stages::{Coding, code};
 
@@ -72,7 +72,7 @@ pub fn ablate(tensor: &Tensor, nmse: f64) -> Result<Vec<Line>, Error> {
         ("reference: no transform, a uniform step and arithmetic coding", "uniform+ac"),
     ] {
         let codec = codec(name)?;
-        let encoded = match codec.encode(tensor, Target::Nmse(nmse)) {
+        let encoded = match codec.encode(tensor, Rate::Nmse(nmse)) {
             Err(Error::Unreachable { .. }) => continue,
             other => other?,
         };

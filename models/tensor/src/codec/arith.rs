@@ -44,7 +44,7 @@ impl Default for Bin {
 }
 
 impl Bin {
-    /// Of a zero, in 1/65536.
+    /// The probability of a zero, in 1/65536.
     #[inline]
     fn probability(self) -> u32 {
         (self.zero >> 8).clamp(FLOOR, 65536 - FLOOR)

@@ -11,8 +11,9 @@ mod levels;
 mod quantizer;
 mod turboquant;
 
+use super::contract::missed;
 use super::lossy::{HEADER, normalize, restored};
-use super::{Encoded, Target, TensorCodec};
+use super::{Encoded, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::{Quantizer, Refusal, Side};
 
@@ -44,9 +45,9 @@ impl TensorCodec for Cache {
         self.0.name().to_owned()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let refuse = |reason: String| target.missed(tensor, self.name(), reason);
-        let Target::Bits(bits) = target else {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
+        let refuse = |reason: String| missed(target, tensor, self.name(), reason);
+        let Rate::Bits(bits) = target else {
             return Err(refuse("it has bits per value, and no other target".into()));
         };
         let Some((matrix, exponent)) = normalize(tensor)? else {
@@ -103,7 +104,7 @@ mod tests {
 
     pub(super) fn nmse(codec: &str, tensor: &Tensor, bits: f64) -> f64 {
         let codec = Cache::named(codec).unwrap();
-        let encoded = codec.encode(tensor, Target::Bits(bits)).unwrap();
+        let encoded = codec.encode(tensor, Rate::Bits(bits)).unwrap();
         assert!(encoded.bits_per_value() <= bits + SLACK_BITS, "{}", encoded.bits_per_value());
         super::super::Metrics::between(tensor, &codec.decode(&encoded).unwrap()).nmse
     }
@@ -126,9 +127,9 @@ mod tests {
             assert!(errors[0] > 1.1 * errors[1] && errors[1] > 1.1 * errors[2], "{name}: {errors:?}");
             let codec = Cache::named(name).unwrap();
             let few = self::tensor("k", &keys(1, 16), 16);
-            let refused = codec.encode(&few, Target::Bits(0.1)).unwrap_err().to_string();
+            let refused = codec.encode(&few, Rate::Bits(0.1)).unwrap_err().to_string();
             assert!(refused.contains("bits/value or more"), "{refused}");
-            assert!(codec.encode(&tensor, Target::Nmse(0.1)).is_err());
+            assert!(codec.encode(&tensor, Rate::Nmse(0.1)).is_err());
         }
     }
 
@@ -139,7 +140,7 @@ mod tests {
                 let tensor = tensor(side, &keys(rows, cols), cols);
                 for name in CACHES {
                     let codec = Cache::named(name).unwrap();
-                    let encoded = codec.encode(&tensor, Target::Bits(200.0)).unwrap();
+                    let encoded = codec.encode(&tensor, Rate::Bits(200.0)).unwrap();
                     assert_eq!(codec.decode(&encoded).unwrap().shape(), tensor.shape());
                     for cut in 1..encoded.bytes.len() {
                         let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };

@@ -1,55 +1,32 @@
 //! What a tensor codec is: asked for a target, it returns bytes from which it
 //! makes a tensor again. Knows no codec.
 
+use trinity_bits::Rate;
 use trinity_codec::{Moments, StageCost};
 
 use super::metrics::MetricSums;
 use crate::{Class, Dtype, Error, LimitingFactor, Tensor};
 
-/// What an encoder is asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    /// At most so many bits per value, everything counted, and at least 99 % of it
-    /// where the tensor needs them.
-    Bits(f64),
-    /// Squared error over energy at most this.
-    Nmse(f64),
-    /// A fixed quantization parameter, for codecs that have one.
-    Qp(f64),
-    /// Every bit back.
-    Lossless,
-}
-
-impl Target {
-    /// What is in the way where a codec came as near as it can.
-    pub(crate) fn limiting_factor(self) -> LimitingFactor {
-        match self {
-            Self::Bits(_) => LimitingFactor::Rate,
-            Self::Nmse(_) => LimitingFactor::Error,
-            Self::Qp(_) | Self::Lossless => LimitingFactor::Target,
-        }
-    }
-
-    /// What a codec says that came as near as it can, and not there.
-    pub(crate) fn missed(self, tensor: &Tensor, codec: String, reason: impl Into<Box<str>>) -> Error {
-        Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec,
-            target: self.to_string(),
-            limiting_factor: self.limiting_factor(),
-            reason: reason.into(),
-        }
+/// What a codec says that came as near to a target as it can, and not there.
+pub(crate) fn missed(target: Rate, tensor: &Tensor, codec: String, reason: impl Into<Box<str>>) -> Error {
+    Error::Unreachable {
+        name: tensor.name().to_owned(),
+        codec,
+        target: target.to_string(),
+        limiting_factor: match target {
+            Rate::Bits(_) => LimitingFactor::Rate,
+            Rate::Nmse(_) => LimitingFactor::Error,
+            _ => LimitingFactor::Target,
+        },
+        reason: reason.into(),
     }
 }
 
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bits(bits) => f.pad(&format!("{bits} bits/value")),
-            Self::Nmse(nmse) => f.pad(&format!("NMSE {nmse}")),
-            Self::Qp(qp) => f.pad(&format!("QP {qp}")),
-            Self::Lossless => f.pad("lossless"),
-        }
+/// A target in a sentence: bits that headers have been taken from have too many digits.
+pub(crate) fn in_words(target: Rate) -> String {
+    match target {
+        Rate::Bits(bits) => format!("{bits:.3} bits/value"),
+        other => other.to_string(),
     }
 }
 
@@ -96,10 +73,10 @@ impl Encoded {
 
     /// Itself, or an error where it takes more bits than the target allows;
     /// `needs` goes before how many it takes.
-    pub(crate) fn within(self, target: Target, codec: String, needs: &str) -> Result<Self, Error> {
+    pub(crate) fn within(self, target: Rate, codec: String, needs: &str) -> Result<Self, Error> {
         let found = self.bits_per_value();
         match target {
-            Target::Bits(bits) if found > bits => Err(Error::Unreachable {
+            Rate::Bits(bits) if found > bits => Err(Error::Unreachable {
                 name: self.name,
                 codec,
                 target: target.to_string(),
@@ -121,8 +98,9 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// Codes a tensor so that the target is met, or says why it cannot be.
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error>;
+    /// Codes a tensor so that the target is met, or says why it cannot be: of bits, at least 99 % are used where the
+    /// tensor needs them.
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error>;
 
     /// Whether slabs of one tensor share choices, which [`TensorCodec::chosen_on`] makes.
     fn shares_choices(&self) -> bool {
@@ -131,7 +109,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// This codec for all slabs of a tensor, of which `sample` has rows from everywhere: what is the same for all of a
     /// tensor, such as an orientation, is not looked for again. `None` where there is nothing to go by.
-    fn chosen_on(&self, _sample: &Tensor, _target: Target) -> Option<Box<dyn TensorCodec>> {
+    fn chosen_on(&self, _sample: &Tensor, _target: Rate) -> Option<Box<dyn TensorCodec>> {
         None
     }
 
@@ -151,7 +129,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
     fn encode_weighted(
         &self,
         tensor: &Tensor,
-        target: Target,
+        target: Rate,
         _moments: Moments<'_>,
     ) -> Result<Encoded, Error> {
         Err(Error::Unreachable {
@@ -187,7 +165,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// As [`TensorCodec::encode`], and what coding did to the values: measured on the reconstruction where an
     /// encoder has made it on the way (it is what decoding gives, to the bit), else on what decoding gives.
-    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+    fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let encoded = self.encode(tensor, target)?;
         let sums = self.measure(tensor, &encoded)?;
         Ok((encoded, sums))
@@ -195,7 +173,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// What each stage chose and spent on the way to the target, where a codec
     /// can say; nothing for a tensor of zeros.
-    fn stages(&self, _tensor: &Tensor, _target: Target) -> Result<Vec<StageCost>, Error> {
+    fn stages(&self, _tensor: &Tensor, _target: Rate) -> Result<Vec<StageCost>, Error> {
         Ok(Vec::new())
     }
 }

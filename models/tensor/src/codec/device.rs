@@ -45,7 +45,7 @@ pub(super) fn device() -> &'static dyn Device {
 /// Streams so far under names of the line-rate codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamCounts {
-    /// By the device.
+    /// Streams that the device coded or decoded.
     pub on_device: usize,
     /// By the processor: those that an arithmetic coder made, and streams of 0.1.0.
     pub on_cpu: usize,

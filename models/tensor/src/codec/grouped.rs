@@ -5,8 +5,9 @@
 use half::f16;
 use nalgebra::DMatrix;
 
+use super::contract::missed;
 use super::lossy::{normalize, restored};
-use super::{Encoded, Inputs, Moments, Target, TensorCodec};
+use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 
 /// Values that share a scale.
@@ -305,8 +306,8 @@ fn awq(width: u32, cols: usize, values: &[f32], moments: &[f32]) -> Grouped {
 pub(crate) struct Calibrated(pub Method);
 
 impl Calibrated {
-    fn refuse(&self, tensor: &Tensor, target: Target, reason: String) -> Error {
-        target.missed(tensor, self.name(), reason)
+    fn refuse(&self, tensor: &Tensor, target: Rate, reason: String) -> Error {
+        missed(target, tensor, self.name(), reason)
     }
 }
 
@@ -323,18 +324,13 @@ impl TensorCodec for Calibrated {
         true
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let reason = "it rounds a layer's weights for what the layer reads, which a calibration says";
         Err(self.refuse(tensor, target, reason.to_owned()))
     }
 
-    fn encode_weighted(
-        &self,
-        tensor: &Tensor,
-        target: Target,
-        moments: Moments<'_>,
-    ) -> Result<Encoded, Error> {
-        let Target::Bits(bits) = target else {
+    fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
+        let Rate::Bits(bits) = target else {
             return Err(self.refuse(
                 tensor,
                 target,
@@ -438,7 +434,7 @@ mod tests {
             values
         };
         for method in Method::ALL {
-            let (codec, target) = (Calibrated(method), Target::Bits(bits_per_value(3)));
+            let (codec, target) = (Calibrated(method), Rate::Bits(bits_per_value(3)));
             let rows = |first| Moments { inputs: Inputs::Rows { first }, values: &moments };
             let first = codec.encode_weighted(&plain, target, Moments::of_columns(&moments)).unwrap();
             let second = codec.encode_weighted(&turned, target, rows(0)).unwrap();
@@ -462,7 +458,7 @@ mod tests {
         for method in Method::ALL {
             let codec = Calibrated(method);
             for width in [2, 3, 4, 8] {
-                let target = Target::Bits(bits_per_value(width));
+                let target = Rate::Bits(bits_per_value(width));
                 let encoded =
                     codec.encode_weighted(&tensor, target, Moments::of_columns(&moments(cols))).unwrap();
                 let quantized = {
@@ -477,11 +473,11 @@ mod tests {
                     assert!(codec.decode(&short).is_err(), "{method:?} {width}: {cut}");
                 }
             }
-            assert!(codec.encode(&tensor, Target::Bits(4.0)).is_err());
+            assert!(codec.encode(&tensor, Rate::Bits(4.0)).is_err());
             let moments = moments(cols);
             let known = Moments::of_columns(&moments);
-            assert!(codec.encode_weighted(&tensor, Target::Bits(2.0), known).is_err());
-            assert!(codec.encode_weighted(&tensor, Target::Lossless, known).is_err());
+            assert!(codec.encode_weighted(&tensor, Rate::Bits(2.0), known).is_err());
+            assert!(codec.encode_weighted(&tensor, Rate::Lossless, known).is_err());
         }
         assert_eq!((width_within(3.15), width_within(3.0), width_within(2.0)), (Some(3), Some(2), None));
     }

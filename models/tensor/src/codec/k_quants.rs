@@ -163,7 +163,7 @@ fn fit(values: &[f32], top: f32) -> Fit {
 struct Affine {
     scale_unit: f16,
     minimum_unit: f16,
-    /// Of each sub-block, in units.
+    /// Scales of each sub-block, in units.
     scales: Vec<u8>,
     minima: Vec<u8>,
     levels: Vec<u8>,

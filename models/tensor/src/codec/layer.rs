@@ -11,8 +11,9 @@ mod watersic;
 
 use nalgebra::DMatrix;
 
+use super::contract::missed;
 use super::lossy::{HEADER, normalize, restored};
-use super::{Encoded, Inputs, Moments, Target, TensorCodec};
+use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::Quantizer;
 
@@ -34,9 +35,9 @@ impl Layer {
         self.0.rate_within(bits)
     }
 
-    fn refuse(&self, tensor: &Tensor, target: Target, reason: impl Into<String>) -> Error {
+    fn refuse(&self, tensor: &Tensor, target: Rate, reason: impl Into<String>) -> Error {
         let reason: String = reason.into();
-        target.missed(tensor, self.name(), reason)
+        missed(target, tensor, self.name(), reason)
     }
 }
 
@@ -53,18 +54,13 @@ impl TensorCodec for Layer {
         true
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let reason = "it rounds a layer's weights for what the layer reads, which a calibration says";
         Err(self.refuse(tensor, target, reason))
     }
 
-    fn encode_weighted(
-        &self,
-        tensor: &Tensor,
-        target: Target,
-        moments: Moments<'_>,
-    ) -> Result<Encoded, Error> {
-        let Target::Bits(bits) = target else {
+    fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
+        let Rate::Bits(bits) = target else {
             return Err(self.refuse(tensor, target, "it has bits per value, and no other target"));
         };
         if self.0.rate_within(bits).is_none() {
@@ -83,11 +79,7 @@ impl TensorCodec for Layer {
         let coded = self.0.encode(&matrix, &known, most.saturating_sub(HEADER));
         let mut bytes = exponent.to_le_bytes().to_vec();
         bytes.extend(coded.ok_or_else(|| self.refuse(tensor, target, "its moments have no inverse"))?);
-        Encoded::like(tensor, bytes).within(
-            Target::Bits(bits + 5e-3),
-            self.name(),
-            "with its scales it takes",
-        )
+        Encoded::like(tensor, bytes).within(Rate::Bits(bits + 5e-3), self.name(), "with its scales it takes")
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -128,8 +120,7 @@ mod tests {
     /// Cost of the errors over that of leaving everything out, and bits per value.
     pub(super) fn coded(name: &str, values: &[f32], cols: usize, moments: &[f32], bits: f64) -> (f64, f64) {
         let (codec, tensor) = (Layer::named(name).unwrap(), tensor(values, cols));
-        let encoded =
-            codec.encode_weighted(&tensor, Target::Bits(bits), Moments::of_columns(moments)).unwrap();
+        let encoded = codec.encode_weighted(&tensor, Rate::Bits(bits), Moments::of_columns(moments)).unwrap();
         lost(&codec, &encoded, values, cols, moments)
     }
 
@@ -173,7 +164,7 @@ mod tests {
         for name in ["qtip", "watersic"] {
             let codec = Layer::named(name).unwrap();
             let known = Moments::of_columns(&moments);
-            let encoded = codec.encode_weighted(&tensor, Target::Bits(3.3), known).unwrap();
+            let encoded = codec.encode_weighted(&tensor, Rate::Bits(3.3), known).unwrap();
             assert_eq!(codec.decode(&encoded).unwrap().shape(), tensor.shape());
             for cut in 1..encoded.bytes.len().min(60) {
                 let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };
@@ -184,9 +175,9 @@ mod tests {
                 bytes[at] ^= 0x55;
                 let _ = codec.decode(&Encoded { bytes, ..encoded.clone() });
             }
-            assert!(codec.encode(&tensor, Target::Bits(3.0)).is_err());
-            assert!(codec.encode_weighted(&tensor, Target::Lossless, known).is_err());
-            assert!(codec.encode_weighted(&tensor, Target::Bits(0.01), known).is_err());
+            assert!(codec.encode(&tensor, Rate::Bits(3.0)).is_err());
+            assert!(codec.encode_weighted(&tensor, Rate::Lossless, known).is_err());
+            assert!(codec.encode_weighted(&tensor, Rate::Bits(0.01), known).is_err());
         }
     }
 
@@ -206,7 +197,7 @@ mod tests {
         for bits in [2.0, 3.0, 4.0] {
             let subject = tensor(&values, cols);
             let encoded =
-                trinity.encode_weighted(&subject, Target::Bits(bits), Moments::of_columns(&known)).unwrap();
+                trinity.encode_weighted(&subject, Rate::Bits(bits), Moments::of_columns(&known)).unwrap();
             let (lost, spent) = lost(trinity.as_ref(), &encoded, &values, cols, &known);
             let [qtip, watersic] = ["qtip", "watersic"].map(|name| {
                 let (lost, spent) = coded(name, &values, cols, &known, bits);

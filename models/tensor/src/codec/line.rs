@@ -16,14 +16,16 @@ use trinity_codec::line::{
     encode_observed, encode_on, planned,
 };
 
+use super::contract::{in_words, missed};
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{
-    HEADER, denormalize, differences, differences_of, measured, normalize, normalized_in_place, restored,
+    HEADER, behind_header, denormalize, differences, differences_of, measured, normalize,
+    normalized_in_place, restored,
 };
 use super::rate::within_after_rounding;
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
-use super::{Encoded, Lossy, MetricSums, StageCost, Target, TensorCodec};
+use super::{Encoded, Lossy, MetricSums, Rate, StageCost, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor, memory};
 
 /// The line-rate codec at one effort.
@@ -113,7 +115,7 @@ impl Line {
     fn stream(
         &self,
         matrix: &Normalized<'_>,
-        target: trinity_codec::line::Target,
+        target: Rate,
         watch: Option<&Watch>,
     ) -> Result<(Vec<u8>, Option<Vec<TileError>>), trinity_codec::line::Error> {
         let shape = folded(matrix.rows, matrix.cols);
@@ -131,7 +133,7 @@ impl Line {
         &self,
         tensor: &Tensor,
         matrix: &Normalized<'_>,
-        target: trinity_codec::line::Target,
+        target: Rate,
         watch: Option<&Watch>,
     ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
         let (stream, tiles) = self.stream(matrix, target, watch).map_err(|error| match error {
@@ -143,14 +145,8 @@ impl Line {
                 codec: self.name(),
                 target: in_words(target),
                 limiting_factor: match (&error, target) {
-                    (
-                        trinity_codec::line::Error::Unreachable { .. },
-                        trinity_codec::line::Target::Bits(_),
-                    ) => LimitingFactor::Rate,
-                    (
-                        trinity_codec::line::Error::Unreachable { .. },
-                        trinity_codec::line::Target::Nmse(_),
-                    ) => LimitingFactor::Error,
+                    (trinity_codec::line::Error::Unreachable { .. }, Rate::Bits(_)) => LimitingFactor::Rate,
+                    (trinity_codec::line::Error::Unreachable { .. }, Rate::Nmse(_)) => LimitingFactor::Error,
                     _ => LimitingFactor::Shape,
                 },
                 reason: error.to_string().into(),
@@ -166,29 +162,26 @@ impl Line {
         &self,
         tensor: &Tensor,
         normalized: &Normalized<'_>,
-        target: Target,
+        target: Rate,
         measured: bool,
     ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
-        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
         match target {
-            Target::Bits(bits) => {
-                let target_bits = (bits - header_bits).max(1e-6);
-                let asked = trinity_codec::line::Target::Bits(target_bits);
+            Rate::Bits(bits) => {
+                let asked = behind_header(bits, tensor);
                 let watch =
                     Watch { dtype: tensor.dtype(), exponent: normalized.exponent, values: tensor.len() };
                 let watch = Some(&watch).filter(|_| measured && is_watched(tensor));
                 let (encoded, tiles) = self.attempt(tensor, normalized, asked, watch)?;
                 Ok((encoded.within(target, self.name(), "it needs at least")?, tiles))
             }
-            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                let asked = trinity_codec::line::Target::Nmse(asked);
-                Ok(self.attempt(tensor, normalized, asked, None)?.0)
+            Rate::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+                Ok(self.attempt(tensor, normalized, Rate::Nmse(asked), None)?.0)
             })
             .map(|encoded| (encoded, None)),
-            Target::Qp(_) => Err(self.refused(tensor, target, "it has no quantization parameter")),
-            Target::Lossless => {
+            Rate::Lossless => {
                 Err(self.refused(tensor, target, "values are normalized first; `zstd` is lossless"))
             }
+            _ => Err(self.refused(tensor, target, "it has no quantization parameter")),
         }
     }
 
@@ -242,17 +235,8 @@ impl Line {
         Ok(if self.options.log2_states > 0 { plain <= (1.0 + CLOSE) * bits } else { plain < bits - MARGIN })
     }
 
-    fn refused(&self, tensor: &Tensor, target: Target, reason: &str) -> Error {
-        target.missed(tensor, self.name(), reason)
-    }
-}
-
-/// The codec's own target, which leaves room for our header.
-fn in_words(target: trinity_codec::line::Target) -> String {
-    match target {
-        trinity_codec::line::Target::Bits(bits) => format!("{bits:.3} bits/value"),
-        trinity_codec::line::Target::Nmse(nmse) => format!("NMSE {nmse}"),
-        trinity_codec::line::Target::Step(step) => format!("steps of {step}"),
+    fn refused(&self, tensor: &Tensor, target: Rate, reason: &str) -> Error {
+        missed(target, tensor, self.name(), reason)
     }
 }
 
@@ -261,13 +245,13 @@ impl TensorCodec for Line {
         self.name.clone()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let (encoded, _) = self.encode_best(tensor, target, false)?;
         is_ours(&encoded).into_iter().for_each(count_encoded);
         Ok(encoded)
     }
 
-    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+    fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let (encoded, sums) = self.encode_best(tensor, target, true)?;
         is_ours(&encoded).into_iter().for_each(count_encoded);
         let sums = sums.map_or_else(|| self.measure(tensor, &encoded), Ok)?;
@@ -279,16 +263,12 @@ impl TensorCodec for Line {
         self.options.effort == Effort::Best && (transform.is_none() || transposed.is_none())
     }
 
-    fn chosen_on(&self, sample: &Tensor, target: Target) -> Option<Box<dyn TensorCodec>> {
-        let asked = match target {
-            Target::Bits(bits) => trinity_codec::line::Target::Bits(bits),
-            Target::Nmse(nmse) => trinity_codec::line::Target::Nmse(nmse),
-            Target::Qp(_) | Target::Lossless => return None,
-        };
+    fn chosen_on(&self, sample: &Tensor, target: Rate) -> Option<Box<dyn TensorCodec>> {
+        let (Rate::Bits(_) | Rate::Nmse(_)) = target else { return None };
         // What is wrong with a value is said of the slab that has it.
         let (matrix, _) = normalize(sample).ok()??;
         let shape = folded(matrix.rows, matrix.cols);
-        let plan = planned(&matrix.values, shape, asked, &self.options);
+        let plan = planned(&matrix.values, shape, target, &self.options);
         memory::keep(matrix.values);
         let options = Options { fixed: self.options.fixed.like(&plan?), ..self.options };
         Some(Box::new(Self { name: self.name.clone(), options, basis: self.basis.clone(), ..*self }))
@@ -324,10 +304,8 @@ impl TensorCodec for Line {
         Ok(sums)
     }
 
-    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
-        if matches!(target, Target::Qp(_) | Target::Lossless) {
-            return Ok(Vec::new());
-        }
+    fn stages(&self, tensor: &Tensor, target: Rate) -> Result<Vec<StageCost>, Error> {
+        let (Rate::Bits(_) | Rate::Nmse(_)) = target else { return Ok(Vec::new()) };
         let encoded = self.encode(tensor, target)?;
         let Some(stream) = encoded.bytes.get(HEADER..) else { return Ok(Vec::new()) };
         if unmarked(&encoded).is_some() {
@@ -344,12 +322,12 @@ impl Line {
     fn encode_best(
         &self,
         tensor: &Tensor,
-        target: Target,
+        target: Rate,
         measured: bool,
     ) -> Result<(Encoded, Option<MetricSums>), Error> {
         let (rows, cols) = tensor.matrix();
         // An encoder that is watched reads tile by tile.
-        let by_tiles = measured && matches!(target, Target::Bits(_)) && is_watched(tensor);
+        let by_tiles = measured && matches!(target, Rate::Bits(_)) && is_watched(tensor);
         if by_tiles && let Some((values, exponent)) = normalized_in_place(tensor)? {
             return self.best_of(tensor, &Normalized { rows, cols, values, exponent }, target, measured);
         }
@@ -366,7 +344,7 @@ impl Line {
         &self,
         tensor: &Tensor,
         matrix: &Normalized<'_>,
-        target: Target,
+        target: Rate,
         measured: bool,
     ) -> Result<(Encoded, Option<MetricSums>), Error> {
         let ours = self.encode_line(tensor, matrix, target, measured);
@@ -379,7 +357,7 @@ impl Line {
             // An arithmetic coder knows no tiles, and gates have none.
             _ if self.tile_budget.is_some() || self.options.fixed.gates => false,
             Ok(ours) => !ours.bytes.is_empty() && self.may_be_plain(matrix, ours, tiles.as_deref())?,
-            Err(Error::Unreachable { .. }) => matches!(target, Target::Bits(_) | Target::Nmse(_)),
+            Err(Error::Unreachable { .. }) => matches!(target, Rate::Bits(_) | Rate::Nmse(_)),
             Err(_) => false,
         };
         if !tried {
@@ -389,7 +367,7 @@ impl Line {
             (Ok(ours), Ok(plain)) => {
                 let plain = marked(plain);
                 let better = match target {
-                    Target::Bits(_) => self.error(tensor, &plain)? < self.error(tensor, &ours)?,
+                    Rate::Bits(_) => self.error(tensor, &plain)? < self.error(tensor, &ours)?,
                     _ => plain.bytes.len() < ours.bytes.len(),
                 };
                 Ok(if better { (plain, None) } else { (ours, sums()) })
@@ -676,16 +654,16 @@ mod tests {
         let tensor = tensor();
         for name in Line::names() {
             let line = codec(name).unwrap();
-            let encoded = line.encode(&tensor, Target::Bits(4.0)).unwrap();
+            let encoded = line.encode(&tensor, Rate::Bits(4.0)).unwrap();
             // Noise: what has no trellis gains nothing over an arithmetic coder.
             let plain = unmarked(&encoded).is_some();
             assert!(plain || &encoded.bytes[HEADER..HEADER + 2] == b"TL", "{name}");
             assert!(!plain || name == "line-uniform", "{name}");
             assert!(encoded.bits_per_value() <= 4.0 && encoded.bits_per_value() > 3.8, "{name}");
-            let stages = line.stages(&tensor, Target::Bits(4.0)).unwrap();
+            let stages = line.stages(&tensor, Rate::Bits(4.0)).unwrap();
             let bits: f64 = stages.iter().map(|stage| stage.bits_per_value).sum();
             assert!((bits - encoded.bits_per_value()).abs() < 0.01, "{name}: {bits}");
-            assert!(line.encode(&tensor, Target::Lossless).is_err());
+            assert!(line.encode(&tensor, Rate::Lossless).is_err());
             let mut cut = encoded.clone();
             cut.bytes.truncate(encoded.bytes.len() - 1);
             assert!(plain || line.decode(&cut).is_err());
@@ -702,7 +680,7 @@ mod tests {
             Dtype::Bf16.extend_from_f32(&values[..shape[0] * shape[1]], &mut data);
             let tensor = Tensor::new("t", Class::Weight, Dtype::Bf16, shape.to_vec(), data).unwrap();
             let line = codec(name).unwrap();
-            let encoded = line.encode(&tensor, Target::Nmse(0.01)).unwrap();
+            let encoded = line.encode(&tensor, Rate::Nmse(0.01)).unwrap();
             assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01, "{name}");
             let (plan, _) = Plan::read(&encoded.bytes[HEADER..]).unwrap();
             let transform = match family {
@@ -733,7 +711,7 @@ mod tests {
             dtype.extend_from_f32(&values, &mut data);
             let tensor = Tensor::new("t", Class::Weight, dtype, vec![rows, cols], data).unwrap();
             let line = Line::named("trinity-lite").unwrap();
-            let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
+            let encoded = line.encode(&tensor, Rate::Bits(3.0)).unwrap();
             assert_eq!(is_ours(&encoded), Some(true));
             let found = measured_by_strips(&tensor, &encoded).unwrap().finish();
             let whole = Metrics::between(&tensor, &line.decode(&encoded).unwrap());
@@ -759,7 +737,7 @@ mod tests {
         Dtype::F32.extend_from_f32(&values, &mut data);
         let tensor = Tensor::new("t", Class::Weight, Dtype::F32, vec![256, 320], data).unwrap();
         for name in ["line-rtl-hadamard", "line-rtl-dct"] {
-            let encoded = codec(name).unwrap().encode(&tensor, Target::Nmse(0.001)).unwrap();
+            let encoded = codec(name).unwrap().encode(&tensor, Rate::Nmse(0.001)).unwrap();
             let (matrix, _) = normalize(&tensor).unwrap().unwrap();
             let (plan, _) = Plan::read(&encoded.bytes[HEADER..]).unwrap();
             let again = |analysis| {
@@ -802,17 +780,15 @@ mod tests {
                 let uniform = codec("uniform+ac").unwrap();
                 for name in Line::names() {
                     let line = codec(name).unwrap();
-                    let (ours, theirs) = (
-                        line.encode(&tensor, Target::Nmse(0.01)),
-                        uniform.encode(&tensor, Target::Nmse(0.01)),
-                    );
+                    let (ours, theirs) =
+                        (line.encode(&tensor, Rate::Nmse(0.01)), uniform.encode(&tensor, Rate::Nmse(0.01)));
                     let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
                     assert!(ours.bytes.len() <= theirs.bytes.len(), "{name} {shape:?} {dtype}");
                     let found = Metrics::between(&tensor, &line.decode(&ours).unwrap()).nmse;
                     assert!(found <= 0.01, "{name} {shape:?} {dtype}: {found}");
                     plain += usize::from(unmarked(&ours).is_some());
                     if unmarked(&ours).is_some() {
-                        let stages = line.stages(&tensor, Target::Nmse(0.01)).unwrap();
+                        let stages = line.stages(&tensor, Rate::Nmse(0.01)).unwrap();
                         assert!(stages.iter().any(|stage| stage.choice == "adaptive"));
                     }
                 }
@@ -830,7 +806,7 @@ mod tests {
         let tensor = Tensor::new("t", Class::KvCache, Dtype::Bf16, vec![96, 512], data).unwrap();
         let (free, fixed) = (codec("line-fast").unwrap(), codec("line-fast:7000").unwrap());
         let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
-            let encoded = line.encode(&tensor, Target::Bits(3.0)).unwrap();
+            let encoded = line.encode(&tensor, Rate::Bits(3.0)).unwrap();
             assert_eq!(line.decode(&encoded).unwrap().shape(), tensor.shape());
             let stream = Stream::open(&encoded.bytes[HEADER..]).unwrap();
             (0..stream.plan().tiles()).map(|tile| 2 * stream.words(tile).len()).collect()
@@ -839,7 +815,7 @@ mod tests {
         assert!(unbound.iter().any(|&size| size > 7000), "{unbound:?}");
         assert!(bound.iter().all(|&size| size <= 7000), "{bound:?}");
         assert_eq!(fixed.name(), "line-fast:7000");
-        let refused = codec("trinity-lite:40").unwrap().encode(&tensor, Target::Bits(3.0)).unwrap_err();
+        let refused = codec("trinity-lite:40").unwrap().encode(&tensor, Rate::Bits(3.0)).unwrap_err();
         assert!(refused.to_string().contains("40"), "{refused}");
         for name in ["trinity-lite:", "trinity-lite:0", "trinity-lite:x", "h265:5"] {
             assert!(codec(name).is_err(), "{name}");

@@ -3,7 +3,7 @@
 //! Exponents of neighbouring values resemble each other while mantissas do
 //! not; sorting bytes by their place in the value keeps the two apart.
 
-use super::{Encoded, Target, TensorCodec};
+use super::{Encoded, Rate, TensorCodec};
 use crate::{Error, Tensor};
 
 /// `zstd`.
@@ -22,7 +22,7 @@ impl TensorCodec for Lossless {
     }
 
     /// Meets any error bound; a bit rate only where the data happens to allow it.
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let width = tensor.dtype().bytes();
         let mut planes = Vec::with_capacity(tensor.data().len());
         for plane in 0..width {

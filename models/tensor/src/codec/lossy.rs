@@ -2,19 +2,14 @@
 
 use trinity_codec::line::Values;
 
+use super::contract::missed;
 use super::rate::{Trial, finest_within};
-use super::{Encoded, MetricSums, Metrics, Target, TensorCodec};
+use super::{Encoded, MetricSums, Metrics, Rate, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
-/// Finite values in [−1, 1], row by row.
-#[derive(Debug, Clone)]
-pub struct Matrix {
-    pub rows: usize,
-    pub cols: usize,
-    pub values: Vec<f32>,
-}
+pub use trinity_codec::Matrix;
 
-/// Bytes for a matrix at one setting of a knob.
+/// Bytes for a matrix of finite values in [−1, 1] at one setting of a knob.
 pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
     /// The name it has in the registry.
     fn name(&self) -> String;
@@ -68,6 +63,11 @@ pub struct Lossy<C>(pub C);
 /// of zeros has no bytes at all.
 pub(crate) const HEADER: usize = 2;
 
+/// So many bits per value, less those of the header.
+pub(crate) fn behind_header(bits: f64, tensor: &Tensor) -> Rate {
+    Rate::Bits((bits - 8.0 * HEADER as f64 / tensor.len().max(1) as f64).max(1e-6))
+}
+
 /// The bytes found, or the least cost there is.
 type Found = Result<Result<Vec<u8>, f64>, Error>;
 
@@ -95,7 +95,7 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
         self.0.has_one_rate()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let Some((matrix, exponent)) = normalize(tensor)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
@@ -106,9 +106,9 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
             Ok(bytes)
         };
         let (coarse, fine) = self.0.knobs(&matrix);
-        let unreachable = |reason: String| target.missed(tensor, self.name(), reason);
+        let unreachable = |reason: String| missed(target, tensor, self.name(), reason);
         let bytes = match target {
-            Target::Bits(goal) => {
+            Rate::Bits(goal) => {
                 let bits = |bytes: &[u8]| 8.0 * bytes.len() as f64 / tensor.len() as f64;
                 let search = |choice| {
                     finest_within(
@@ -124,7 +124,7 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
                 self.nearest(choice, search, |bytes| bits(bytes) / goal)?
                     .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
             }
-            Target::Nmse(goal) => {
+            Rate::Nmse(goal) => {
                 let goal_db = goal_db(goal);
                 let snr = |bytes: &[u8]| -> Result<f64, Error> {
                     let decoded = self.decode(&Encoded::like(tensor, bytes.to_vec()))?;
@@ -143,11 +143,14 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
                     |least| unreachable(format!("its least NMSE here is {:.3e}", 10f64.powf(-0.1 / least))),
                 )?
             }
-            Target::Qp(qp) => {
+            Rate::Qp(qp) => {
                 let knob = self.0.qp_knob(qp);
                 attempt(knob.ok_or_else(|| unreachable("it has no quantization parameter".into()))?, choice)?
             }
-            Target::Lossless => return Err(unreachable("it is lossy; `zstd` is lossless".into())),
+            Rate::Lossless => return Err(unreachable("it is lossy; `zstd` is lossless".into())),
+            Rate::Mse(_) | Rate::Step(_) => {
+                return Err(unreachable("it works to bits, an NMSE or a QP".into()));
+            }
         };
         Ok(Encoded::like(tensor, bytes))
     }

@@ -17,7 +17,7 @@ pub(crate) enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mix {
     coarse: i8,
-    /// In 1/32768.
+    /// The share of values that go by the finer step, in 1/32768.
     finer_share: u16,
     placement: Placement,
 }

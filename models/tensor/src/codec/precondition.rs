@@ -10,10 +10,10 @@ use std::sync::Arc;
 use trinity_codec::hadamard;
 
 use super::rate::within_after_rounding;
-use super::{Encoded, Target, TensorCodec};
+use super::{Encoded, Rate, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor};
 
-/// Before the hash of a basis in the name of a codec.
+/// What stands before the hash of a basis in the name of a codec.
 pub(super) const PCA: &str = "pca:";
 
 /// A change of basis of row vectors.
@@ -256,7 +256,7 @@ pub struct Preconditioned {
 const LARGEST: f32 = f32::MAX / 8192.0;
 
 impl Preconditioned {
-    fn too_large(&self, tensor: &Tensor, target: Target) -> Error {
+    fn too_large(&self, tensor: &Tensor, target: Rate) -> Error {
         Error::Unreachable {
             name: tensor.name().to_owned(),
             codec: self.name(),
@@ -276,9 +276,9 @@ impl TensorCodec for Preconditioned {
         self.inner.has_one_rate()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let (rows, cols) = tensor.matrix();
-        if target == Target::Lossless {
+        if target == Rate::Lossless {
             return Err(Error::Unreachable {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
@@ -318,12 +318,12 @@ impl TensorCodec for Preconditioned {
         Dtype::F32.extend_from_f32(&values, &mut data);
         let turned = Tensor::new(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], data)?;
         // A truncated basis has fewer scores than values; the budget is the values'.
-        let attempt = |target: Target| -> Result<Encoded, Error> {
+        let attempt = |target: Rate| -> Result<Encoded, Error> {
             Ok(Encoded::like(tensor, self.inner.encode(&turned, target)?.bytes))
         };
         match target {
-            Target::Bits(bits) => attempt(Target::Bits(bits * cols as f64 / width as f64)),
-            Target::Nmse(goal) if after > 0.0 && goal * before <= lost => Err(Error::Unreachable {
+            Rate::Bits(bits) => attempt(Rate::Bits(bits * cols as f64 / width as f64)),
+            Rate::Nmse(goal) if after > 0.0 && goal * before <= lost => Err(Error::Unreachable {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
                 target: target.to_string(),
@@ -331,11 +331,11 @@ impl TensorCodec for Preconditioned {
                 reason: format!("a rank of {width} alone loses {:.3e}", lost / before).into(),
             }),
             // The error is of the values, which have their mean and what truncation lost besides.
-            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+            Rate::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
                 let own = if after > 0.0 { (asked * before - lost) / after } else { asked };
                 // Where truncation takes nearly all, what is left of the goal stays above zero.
                 let own = own.max(1e-3 * asked);
-                attempt(Target::Nmse(own))
+                attempt(Rate::Nmse(own))
             }),
             other => attempt(other),
         }
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(PcaBasis::from_bytes(&basis.to_bytes()).unwrap(), basis);
         for precondition in [Precondition::Hadamard, Precondition::Pca(Arc::new(basis))] {
             let codec = Preconditioned { precondition, inner: codec("uniform+ac").unwrap() };
-            let encoded = codec.encode(&tensor, Target::Nmse(0.01)).unwrap();
+            let encoded = codec.encode(&tensor, Rate::Nmse(0.01)).unwrap();
             let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
             assert!(nmse < 0.0101 && nmse > 0.009, "{}: {nmse}", codec.name());
         }
@@ -401,23 +401,23 @@ mod tests {
             inner: codec("uniform+ac").unwrap(),
         };
         let codec = with_rank(8);
-        let encoded = codec.encode(&tensor, Target::Nmse(0.01)).unwrap();
+        let encoded = codec.encode(&tensor, Rate::Nmse(0.01)).unwrap();
         let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
         assert!(nmse < 0.0101 && nmse > 0.008, "{nmse}");
-        let error = with_rank(1).encode(&tensor, Target::Nmse(0.01)).unwrap_err().to_string();
+        let error = with_rank(1).encode(&tensor, Rate::Nmse(0.01)).unwrap_err().to_string();
         assert!(error.contains("a rank of 1 alone loses"), "{error}");
     }
 
     #[test]
     fn principal_components_gather_what_rows_share() {
         let tensor = smooth(256, 64);
-        let plain = codec("uniform+ac").unwrap().encode(&tensor, Target::Nmse(0.01)).unwrap();
+        let plain = codec("uniform+ac").unwrap().encode(&tensor, Rate::Nmse(0.01)).unwrap();
         let basis = PcaBasis::from_samples(&[&tensor], 64).unwrap();
         let pca = Preconditioned {
             precondition: Precondition::Pca(Arc::new(basis)),
             inner: codec("uniform+ac").unwrap(),
         };
-        let turned = pca.encode(&tensor, Target::Nmse(0.01)).unwrap();
+        let turned = pca.encode(&tensor, Rate::Nmse(0.01)).unwrap();
         assert!(turned.bytes.len() * 2 < plain.bytes.len(), "{} {}", turned.bytes.len(), plain.bytes.len());
     }
 }

@@ -5,7 +5,7 @@
 
 use trinity_bits::search::{self, Found, Tried};
 
-use super::{Encoded, Metrics, Target, TensorCodec};
+use super::{Encoded, Metrics, Rate, TensorCodec};
 use crate::{Error, LimitingFactor, Tensor};
 
 /// A target below this share of which an encoder keeps trying.
@@ -151,7 +151,7 @@ pub(crate) fn within_after_rounding(
     Err(Error::Unreachable {
         name: tensor.name().to_owned(),
         codec: codec.name(),
-        target: Target::Nmse(goal).to_string(),
+        target: Rate::Nmse(goal).to_string(),
         limiting_factor: LimitingFactor::Error,
         reason: format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype()).into(),
     })

@@ -4,7 +4,7 @@
 //! first one lost, by the same codec or by plain rounding.
 
 use super::rate::within_after_rounding;
-use super::{Encoded, Metrics, Target, TensorCodec};
+use super::{Encoded, Metrics, Rate, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
 /// Two codecs in a row; named `residual/FIRST/SECOND`.
@@ -34,21 +34,21 @@ impl Residual {
         if matches!(dtype, Dtype::F64 | Dtype::I32 | Dtype::I64) { Dtype::F64 } else { Dtype::F32 }
     }
 
-    fn attempt(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn attempt(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let header_bits = 8.0 * HEADER as f64 / tensor.len() as f64;
         let first_target = match target {
-            Target::Bits(bits) => Target::Bits(bits / 2.0),
-            Target::Nmse(nmse) => Target::Nmse(nmse.sqrt()),
+            Rate::Bits(bits) => Rate::Bits(bits / 2.0),
+            Rate::Nmse(nmse) => Rate::Nmse(nmse.sqrt()),
             other => other,
         };
         let first = self.first.encode(tensor, first_target)?;
         let approximation = self.first.decode(&first)?;
         let second_target = match target {
-            Target::Bits(bits) => Target::Bits(bits - first.bits_per_value() - header_bits),
+            Rate::Bits(bits) => Rate::Bits(bits - first.bits_per_value() - header_bits),
             // What is left of the error is the second pass's share of the residual.
-            Target::Nmse(nmse) => {
+            Rate::Nmse(nmse) => {
                 let left = Metrics::between(tensor, &approximation).nmse;
-                Target::Nmse((nmse / left.max(f64::MIN_POSITIVE)).min(0.99))
+                Rate::Nmse((nmse / left.max(f64::MIN_POSITIVE)).min(0.99))
             }
             other => other,
         };
@@ -69,13 +69,13 @@ impl TensorCodec for Residual {
         format!("residual/{}/{}", self.first.name(), self.second.name())
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         if tensor.is_empty() {
             return Ok(Encoded::like(tensor, Vec::new()));
         }
         match target {
-            Target::Nmse(goal) => {
-                within_after_rounding(self, tensor, goal, |asked| self.attempt(tensor, Target::Nmse(asked)))
+            Rate::Nmse(goal) => {
+                within_after_rounding(self, tensor, goal, |asked| self.attempt(tensor, Rate::Nmse(asked)))
             }
             other => self.attempt(tensor, other),
         }
@@ -121,7 +121,7 @@ mod tests {
             let tensor = Tensor::new("g", Class::Other, dtype, vec![64, 64], data).unwrap();
             for name in ["residual/uniform+ac/rtn-128g", "residual/h265-fast/rtn-128g"] {
                 let codec = codec(name).unwrap();
-                let encoded = codec.encode(&tensor, Target::Bits(6.0)).unwrap();
+                let encoded = codec.encode(&tensor, Rate::Bits(6.0)).unwrap();
                 let mut decoded = vec![0f64; 4096];
                 dtype.to_f64(codec.decode(&encoded).unwrap().data(), &mut decoded);
                 let worst =
@@ -139,10 +139,10 @@ mod tests {
         Dtype::F32.extend_from_f32(&values, &mut data);
         let tensor = Tensor::new("g", Class::WeightGradient, Dtype::F32, vec![64, 128], data).unwrap();
         let twice = codec("residual/uniform+ac/rtn-128g").unwrap();
-        let encoded = twice.encode(&tensor, Target::Bits(7.0)).unwrap();
+        let encoded = twice.encode(&tensor, Rate::Bits(7.0)).unwrap();
         assert!(encoded.bits_per_value() <= 7.0);
         let once = codec("uniform+ac").unwrap();
-        let single = once.decode(&once.encode(&tensor, Target::Bits(3.5)).unwrap()).unwrap();
+        let single = once.decode(&once.encode(&tensor, Rate::Bits(3.5)).unwrap()).unwrap();
         let (one, two) = (
             Metrics::between(&tensor, &single).nmse,
             Metrics::between(&tensor, &twice.decode(&encoded).unwrap()).nmse,

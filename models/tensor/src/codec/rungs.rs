@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
+use super::{Encoded, MetricSums, Moments, Rate, StageCost, TensorCodec};
 use crate::{Dtype, Error, Tensor};
 
 /// Bits per value between two rates that are tried.
@@ -29,9 +29,9 @@ impl Rungs {
     }
 
     /// The rate asked for, where what it does to this tensor is a matter of luck.
-    fn rate_of_chance(&self, tensor: &Tensor, target: Target) -> Option<f64> {
+    fn rate_of_chance(&self, tensor: &Tensor, target: Rate) -> Option<f64> {
         match target {
-            Target::Bits(bits) if !self.has_one_rate() && is_erratic(tensor) => Some(bits),
+            Rate::Bits(bits) if !self.has_one_rate() && is_erratic(tensor) => Some(bits),
             _ => None,
         }
     }
@@ -41,7 +41,7 @@ impl Rungs {
         let (mut least, mut best) = (self.error(tensor, &asked)?, asked);
         let mut rung = RUNG * ((bits / RUNG).ceil() - 1.0).min(f64::from(u16::MAX));
         while least > 0.0 && rung > 0.0 {
-            match self.0.encode(tensor, Target::Bits(rung)) {
+            match self.0.encode(tensor, Rate::Bits(rung)) {
                 Ok(encoded) => {
                     let error = self.error(tensor, &encoded)?;
                     if error < least {
@@ -67,7 +67,7 @@ impl TensorCodec for Rungs {
         self.0.has_one_rate()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let asked = self.0.encode(tensor, target)?;
         match self.rate_of_chance(tensor, target) {
             Some(bits) => self.best_up_to(bits, tensor, asked),
@@ -75,7 +75,7 @@ impl TensorCodec for Rungs {
         }
     }
 
-    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+    fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let Some(bits) = self.rate_of_chance(tensor, target) else {
             return self.0.encode_measured(tensor, target);
         };
@@ -92,7 +92,7 @@ impl TensorCodec for Rungs {
         self.0.shares_choices()
     }
 
-    fn chosen_on(&self, sample: &Tensor, target: Target) -> Option<Box<dyn TensorCodec>> {
+    fn chosen_on(&self, sample: &Tensor, target: Rate) -> Option<Box<dyn TensorCodec>> {
         self.0.chosen_on(sample, target).map(|codec| Box::new(Self(codec)) as Box<dyn TensorCodec>)
     }
 
@@ -104,12 +104,7 @@ impl TensorCodec for Rungs {
         self.0.needs_moments()
     }
 
-    fn encode_weighted(
-        &self,
-        tensor: &Tensor,
-        target: Target,
-        moments: Moments<'_>,
-    ) -> Result<Encoded, Error> {
+    fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
         self.0.encode_weighted(tensor, target, moments)
     }
 
@@ -121,7 +116,7 @@ impl TensorCodec for Rungs {
         self.0.decode_into(encoded, out)
     }
 
-    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
+    fn stages(&self, tensor: &Tensor, target: Rate) -> Result<Vec<StageCost>, Error> {
         self.0.stages(tensor, target)
     }
 }
@@ -376,7 +371,7 @@ mod tests {
             "foresees".into()
         }
 
-        fn encode(&self, tensor: &Tensor, _: Target) -> Result<Encoded, Error> {
+        fn encode(&self, tensor: &Tensor, _: Rate) -> Result<Encoded, Error> {
             Ok(Encoded::like(tensor, Vec::new()))
         }
 
@@ -395,7 +390,7 @@ mod tests {
     fn what_a_codec_measures_by_itself_is_not_decoded() {
         for values in [noise(8192), vec![0.3; 8192]] {
             let tensor = tensor(&values, 64);
-            let (_, sums) = Rungs(Box::new(Foresees)).encode_measured(&tensor, Target::Bits(3.0)).unwrap();
+            let (_, sums) = Rungs(Box::new(Foresees)).encode_measured(&tensor, Rate::Bits(3.0)).unwrap();
             assert_eq!(sums.finish().nmse, 0.125);
         }
     }

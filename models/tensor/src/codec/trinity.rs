@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use trinity_codec::{Basis, Profile};
 
-use super::lossy::{HEADER, differences, measured, normalize, restored, restored_into};
+use super::contract::{in_words, missed};
+use super::lossy::{behind_header, differences, measured, normalize, restored, restored_into};
 use super::rate::within_after_rounding;
-use super::{Encoded, MetricSums, Moments, StageCost, Target, TensorCodec};
+use super::{Encoded, MetricSums, Moments, Rate, StageCost, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor};
 
 /// One profile of the Trinity codec.
@@ -19,7 +20,7 @@ pub(crate) struct Trinity {
     basis: Option<Arc<Basis>>,
 }
 
-/// Before the name of a profile that did not come with the codec.
+/// What stands before the name of a profile that did not come with the codec.
 const DESIGN: &str = "trinity:";
 
 impl Trinity {
@@ -50,7 +51,7 @@ impl Trinity {
         if name.ends_with(".toml") { Self::designed(name).map(Some) } else { Ok(Self::named(name)) }
     }
 
-    /// The same with a basis that both sides have.
+    /// This codec with a basis that both sides have.
     pub(crate) fn with_basis(self, basis: Arc<Basis>) -> Self {
         Self { basis: Some(basis), ..self }
     }
@@ -65,12 +66,7 @@ impl Trinity {
         Self { name: name.to_owned(), profile: None, basis }
     }
 
-    fn attempt(
-        &self,
-        tensor: &Tensor,
-        target: trinity_codec::Target,
-        moments: Option<Moments<'_>>,
-    ) -> Result<Encoded, Error> {
+    fn attempt(&self, tensor: &Tensor, target: Rate, moments: Option<Moments<'_>>) -> Result<Encoded, Error> {
         let Some((exponent, coded, _)) = self.code(tensor, target, moments)? else {
             return Ok(Encoded::like(tensor, Vec::new()));
         };
@@ -93,7 +89,7 @@ impl Trinity {
     fn code(
         &self,
         tensor: &Tensor,
-        target: trinity_codec::Target,
+        target: Rate,
         moments: Option<Moments<'_>>,
     ) -> Result<Option<(i16, trinity_codec::Encoded, &Profile)>, Error> {
         let unreachable = |error: trinity_codec::Error| Error::Unreachable {
@@ -148,16 +144,6 @@ pub(crate) fn folded(rows: usize, cols: usize) -> (usize, usize) {
     (LEAST_SIDE..=count.isqrt()).rev().find(fits).map_or((rows, cols), |side| (count / side, side))
 }
 
-/// The codec's own target, which leaves room for our header.
-fn in_words(target: trinity_codec::Target) -> String {
-    match target {
-        trinity_codec::Target::Bits(bits) => format!("{bits:.3} bits/value"),
-        trinity_codec::Target::Nmse(nmse) => format!("NMSE {nmse}"),
-        trinity_codec::Target::Step(step) => format!("steps of {step}"),
-        trinity_codec::Target::Lossless => "lossless".into(),
-    }
-}
-
 fn failure(error: trinity_codec::Error) -> Error {
     match error {
         trinity_codec::Error::OtherBasis { needed, given } => Error::OtherBasis { needed, given },
@@ -170,35 +156,31 @@ impl TensorCodec for Trinity {
         self.name.clone()
     }
 
-    fn encode(&self, tensor: &Tensor, target: Target) -> Result<Encoded, Error> {
-        let unreachable = |reason: String| target.missed(tensor, self.name(), reason);
-        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
+    fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
+        let unreachable = |reason: &str| missed(target, tensor, self.name(), reason);
         match target {
-            Target::Bits(bits) => {
-                let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
-                let encoded = self.attempt(tensor, asked, None)?;
-                encoded.within(target, self.name(), "it needs at least")
-            }
-            Target::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
-                self.attempt(tensor, trinity_codec::Target::Nmse(asked), None)
+            Rate::Bits(bits) => self.attempt(tensor, behind_header(bits, tensor), None)?.within(
+                target,
+                self.name(),
+                "it needs at least",
+            ),
+            Rate::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
+                self.attempt(tensor, Rate::Nmse(asked), None)
             }),
-            Target::Qp(_) => Err(unreachable("it has no quantization parameter".into())),
-            Target::Lossless => Err(unreachable("values are normalized first; `zstd` is lossless".into())),
+            Rate::Lossless => Err(unreachable("values are normalized first; `zstd` is lossless")),
+            _ => Err(unreachable("it has no quantization parameter")),
         }
     }
 
-    fn encode_measured(&self, tensor: &Tensor, target: Target) -> Result<(Encoded, MetricSums), Error> {
+    fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let wide = matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
-        if let (Target::Bits(bits), false) = (target, wide) {
-            let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
-            let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
-            if let Some((exponent, coded, _)) = self.code(tensor, asked, None)? {
-                let mut bytes = exponent.to_le_bytes().to_vec();
-                bytes.extend(coded.bytes);
-                let encoded =
-                    Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
-                return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
-            }
+        if let (Rate::Bits(bits), false) = (target, wide)
+            && let Some((exponent, coded, _)) = self.code(tensor, behind_header(bits, tensor), None)?
+        {
+            let mut bytes = exponent.to_le_bytes().to_vec();
+            bytes.extend(coded.bytes);
+            let encoded = Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
+            return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
         }
         let encoded = self.encode(tensor, target)?;
         let sums = self.measure(tensor, &encoded)?;
@@ -209,13 +191,8 @@ impl TensorCodec for Trinity {
         self.profile.is_some() && self.basis.is_none()
     }
 
-    fn encode_weighted(
-        &self,
-        tensor: &Tensor,
-        target: Target,
-        moments: Moments<'_>,
-    ) -> Result<Encoded, Error> {
-        let Target::Bits(bits) = target else {
+    fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
+        let Rate::Bits(bits) = target else {
             return Err(Error::Unreachable {
                 name: tensor.name().to_owned(),
                 codec: self.name(),
@@ -224,9 +201,7 @@ impl TensorCodec for Trinity {
                 reason: "weighing by moments goes to a rate".into(),
             });
         };
-        let header_bits = 8.0 * HEADER as f64 / tensor.len().max(1) as f64;
-        let asked = trinity_codec::Target::Bits((bits - header_bits).max(1e-6));
-        let encoded = self.attempt(tensor, asked, Some(moments))?;
+        let encoded = self.attempt(tensor, behind_header(bits, tensor), Some(moments))?;
         encoded.within(target, self.name(), "it needs at least")
     }
 
@@ -242,12 +217,8 @@ impl TensorCodec for Trinity {
         measured(tensor, encoded, |bytes, _, _| self.decoded(bytes))
     }
 
-    fn stages(&self, tensor: &Tensor, target: Target) -> Result<Vec<StageCost>, Error> {
-        let target = match target {
-            Target::Bits(bits) => trinity_codec::Target::Bits(bits),
-            Target::Nmse(nmse) => trinity_codec::Target::Nmse(nmse),
-            Target::Qp(_) | Target::Lossless => return Ok(Vec::new()),
-        };
+    fn stages(&self, tensor: &Tensor, target: Rate) -> Result<Vec<StageCost>, Error> {
+        let (Rate::Bits(_) | Rate::Nmse(_)) = target else { return Ok(Vec::new()) };
         let coded = self.code(tensor, target, None)?;
         Ok(coded
             .map_or_else(Vec::new, |(_, coded, profile)| coded.report.stages(profile.parallel.tile_values)))

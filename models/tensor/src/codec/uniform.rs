@@ -8,9 +8,10 @@
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use super::arith::{Decoder, Encoder, Tree};
+use super::contract::missed;
 use super::lossy::{bits_at, goal_db, normalize};
 use super::rate::{Trial, finest_within};
-use super::{Matrix, MatrixCodec, MetricSums, Target};
+use super::{Matrix, MatrixCodec, MetricSums, Rate};
 use crate::stats::entropy;
 use crate::{Error, Tensor};
 
@@ -86,13 +87,13 @@ impl MatrixCodec for Uniform {
 /// The reference line: the empirical order-0 entropy of uniformly quantized
 /// values, and their error. No coder of these integers with one table for all
 /// beats it; an adaptive one may, where a tensor's spread drifts.
-pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Error> {
+pub fn order0(tensor: &Tensor, target: Rate) -> Result<(f64, MetricSums), Error> {
     let Some((matrix, exponent)) = normalize(tensor)? else {
         let mut sums = MetricSums::default();
         sums.add_tensors(tensor, tensor);
         return Ok((0.0, sums));
     };
-    let unreachable = |_| target.missed(tensor, "order-0 entropy".into(), "no step comes there");
+    let unreachable = |_| missed(target, tensor, "order-0 entropy".into(), "no step comes there");
     // Errors in the tensor's own units.
     let unit = 2f64.powi(exponent.into());
     let measure = |knob: f64| {
@@ -114,7 +115,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Erro
     };
     let knobs = Uniform.knobs(&matrix);
     match target {
-        Target::Bits(bits) => finest_within(
+        Rate::Bits(bits) => finest_within(
             bits,
             knobs,
             |bits| Uniform.guess(&matrix, bits),
@@ -124,7 +125,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Erro
             },
         )?
         .map_err(unreachable),
-        Target::Nmse(nmse) => {
+        Rate::Nmse(nmse) => {
             let model = |cost: f64| Uniform.guess(&matrix, bits_at(1.0 / cost)).map(|knob| -knob);
             finest_within(1.0 / goal_db(nmse), (-knobs.1, -knobs.0), model, |knob| {
                 let (bits, sums) = measure(-knob);
@@ -134,7 +135,7 @@ pub fn order0(tensor: &Tensor, target: Target) -> Result<(f64, MetricSums), Erro
             })?
             .map_err(unreachable)
         }
-        Target::Qp(_) | Target::Lossless => Err(unreachable(0.0)),
+        _ => Err(unreachable(0.0)),
     }
 }
 

@@ -4,7 +4,7 @@
 //! 2^(f/6) look to the quantizer like a QP higher by f, so any rate can be met
 //! with a codec whose QP is an integer, whatever its steps are.
 
-use trinity_bits::{Chroma, Frame};
+use trinity_bits::{Chroma, Frame, Rate};
 
 use super::align::SampleGrid;
 use super::ffmpeg::Ffmpeg;
@@ -41,7 +41,7 @@ impl FrameCodec for H265 {
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
         let params = trinity_h265::Params {
-            rate: trinity_h265::Rate::Qp(qp),
+            rate: Rate::Qp(qp.into()),
             preset: self.preset,
             // Rows are tasks of the pool that slabs and jobs run in.
             threads: 0,
@@ -80,7 +80,7 @@ impl FrameCodec for H264 {
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
         let params = trinity_h264::Params {
-            rate: trinity_h264::Rate::Qp(qp),
+            rate: Rate::Qp(qp.into()),
             preset: self.preset,
             // Slices are tasks of the pool that slabs and jobs run in.
             threads: 0,

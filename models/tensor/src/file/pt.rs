@@ -279,7 +279,7 @@ impl Payload for Strided {
 struct StridedStream<'a> {
     tensor: &'a Strided,
     span: Vec<u8>,
-    /// Of the next value.
+    /// Indices of the next value.
     index: Vec<usize>,
 }
 

@@ -583,7 +583,7 @@ pub fn damaged(file: &TensorFile) -> Vec<(String, Error)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Target, codec};
+    use crate::codec::{Rate, codec};
     use crate::file::write_npy_of;
     use crate::{Tensor, TensorFile};
     use std::io::Cursor;
@@ -606,10 +606,10 @@ mod tests {
         let mut lcg = Lcg(11);
         let values: Vec<f32> = (0..rows * cols).map(|_| (lcg.uniform() - 0.5) * 3e4).collect();
         for (name, target) in [
-            ("trinity-lite", Target::Bits(4.0)),
-            ("trinity", Target::Bits(4.0)),
-            ("uniform+ac", Target::Bits(3.0)),
-            ("zstd", Target::Lossless),
+            ("trinity-lite", Rate::Bits(4.0)),
+            ("trinity", Rate::Bits(4.0)),
+            ("uniform+ac", Rate::Bits(3.0)),
+            ("zstd", Rate::Lossless),
         ] {
             for dtype in [Dtype::F32, Dtype::Bf16, Dtype::I16, Dtype::F64] {
                 let codec = codec(name).unwrap();

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::shared;
 use crate::blocks::{BlockPlan, SLAB_VALUES};
-use crate::codec::{Encoded, Moments, Target, TensorCodec};
+use crate::codec::{Encoded, Moments, Rate, TensorCodec};
 use crate::{Entry, Error, Tensor};
 
 /// A tensor that was coded ahead.
@@ -27,7 +27,7 @@ pub struct CodedAhead {
 pub fn code_ahead(
     entry: &Entry,
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     values: &[f32],
     moments: Option<&[f32]>,
 ) -> Result<CodedAhead, Error> {
@@ -105,7 +105,7 @@ mod tests {
     /// The file that takes these slabs for its tensor.
     fn written(file: &TensorFile, ahead: &[Vec<u8>]) -> Result<TensorFile, Error> {
         let treatment = |_: &Entry| {
-            let (codec, target) = ("rtn-128g".to_owned(), Target::Bits(3.2));
+            let (codec, target) = ("rtn-128g".to_owned(), Rate::Bits(3.2));
             Treatment::Coded { codec, target, apart: true }
         };
         let encoding = Encoding {
@@ -134,13 +134,13 @@ mod tests {
         // Not the tensor's own values, so that coding anew would show.
         let other = vec![0.25; rows * 1024];
         let entry = &file.entries()[0];
-        let ahead = code_ahead(entry, codec.as_ref(), Target::Bits(3.2), &other, None).unwrap();
+        let ahead = code_ahead(entry, codec.as_ref(), Rate::Bits(3.2), &other, None).unwrap();
         assert_eq!(ahead.streams.len(), 2);
         let decoded = written(&file, &ahead.streams).unwrap().entries()[0].read().unwrap();
         let mut values = vec![0.0; decoded.len()];
         decoded.dtype().to_f32(decoded.data(), &mut values);
         assert_eq!(values, ahead.values);
         assert!(written(&file, &ahead.streams[..1]).is_err(), "a slab is missing");
-        assert!(code_ahead(entry, codec.as_ref(), Target::Bits(3.2), &other[1..], None).is_err());
+        assert!(code_ahead(entry, codec.as_ref(), Rate::Bits(3.2), &other[1..], None).is_err());
     }
 }

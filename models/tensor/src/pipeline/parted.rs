@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::ahead::of_slab;
 use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, plan, shared, slab, slabs, spec};
 use crate::blocks::BlockPlan;
-use crate::codec::{Encoded, Target};
+use crate::codec::{Encoded, Rate};
 use crate::file::{Spec, TriWriter};
 use crate::{Entry, Error, Tensor, TensorFile};
 
@@ -24,7 +24,7 @@ impl Choice {
     pub(super) fn encode_slabs<W: Write + Seek>(
         &self,
         (entry, own): (&Entry, &[usize]),
-        target: Target,
+        target: Rate,
         encoding: &Encoding<'_>,
         writer: &mut TriWriter<W>,
     ) -> Result<(), Error> {
@@ -129,7 +129,7 @@ mod tests {
         let encoding = Encoding {
             treatment: &|_| Treatment::Coded {
                 codec: "trinity-lite".into(),
-                target: Target::Bits(3.0),
+                target: Rate::Bits(3.0),
                 apart: true,
             },
             basis: None,
@@ -161,7 +161,7 @@ mod tests {
         let alone = one.install(|| coded(&file, &|_, _| true, false));
         let mut compared = Vec::new();
         let own = codec("trinity-lite").unwrap();
-        encode_entry(&file.entries()[0], own.as_ref(), Target::Bits(3.0), &mut |_, encoded| {
+        encode_entry(&file.entries()[0], own.as_ref(), Rate::Bits(3.0), &mut |_, encoded| {
             compared.push(encoded.bytes.clone());
             Ok(())
         })
@@ -174,6 +174,6 @@ mod tests {
         // A slab on its own makes choices of its own.
         let plan = plan(&file.entries()[0]);
         let third = read(&file.entries()[0], &plan, 1).unwrap();
-        assert_ne!(own.encode(&third, Target::Bits(3.0)).unwrap().bytes, slabs[1]);
+        assert_ne!(own.encode(&third, Rate::Bits(3.0)).unwrap().bytes, slabs[1]);
     }
 }

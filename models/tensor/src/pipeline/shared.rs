@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::blocks::{BlockPlan, SLAB_VALUES};
-use crate::codec::{Target, TensorCodec};
+use crate::codec::{Rate, TensorCodec};
 use crate::{Entry, Error, Tensor};
 
 /// Rows that are looked at together: columns that a stream turns as a group may be rows of a matrix on its side.
@@ -20,7 +20,7 @@ pub(super) fn settled(
     entry: &Entry,
     plan: &BlockPlan,
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
 ) -> Result<Option<Box<dyn TensorCodec>>, Error> {
     if plan.len() < 2 || !codec.shares_choices() {
         return Ok(None);
@@ -66,7 +66,7 @@ pub(super) fn settled_on(
     entry: &Entry,
     plan: &BlockPlan,
     codec: &dyn TensorCodec,
-    target: Target,
+    target: Rate,
     values: &[f32],
 ) -> Result<Option<Box<dyn TensorCodec>>, Error> {
     if plan.len() < 2 || !codec.shares_choices() {
@@ -136,7 +136,7 @@ mod tests {
     fn slabs_that_share_choices_lose_little_by_it() {
         let entry = entry();
         let plan = BlockPlan::new(entry.matrix().0, entry.matrix().1, SLAB_VALUES);
-        let target = Target::Bits(3.0);
+        let target = Rate::Bits(3.0);
         let own = codec("trinity-lite").unwrap();
         let settled = settled(&entry, &plan, own.as_ref(), target).unwrap().unwrap();
         let (mut shared, mut alone) = (MetricSums::default(), MetricSums::default());

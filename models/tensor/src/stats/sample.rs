@@ -79,7 +79,7 @@ impl View {
         self.blocks.iter().map(|block| (block.cols, block.values.as_slice()))
     }
 
-    /// At most `count` values, evenly spaced.
+    /// Takes at most `count` values, evenly spaced.
     pub(super) fn thinned(&self, count: usize) -> Vec<f32> {
         let stride = self.len().div_ceil(count).max(1);
         // An even stride could lock onto one column; an odd one visits all.

@@ -1,7 +1,7 @@
 //! What no codec understands is carried to the bit, and one bad value does not
 //! take the others with it.
 
-use trinity_tensor::codec::Target;
+use trinity_tensor::codec::Rate;
 use trinity_tensor::file::{SafetensorsWriter, Spec};
 use trinity_tensor::pipeline::{EncodedFile, OnNonFinite, encode_file, spec};
 use trinity_tensor::{Class, Dtype, Error, TensorFile};
@@ -30,7 +30,7 @@ fn floats() -> Vec<f32> {
 }
 
 fn encode(file: &TensorFile, path: &std::path::Path, on: OnNonFinite) -> Result<EncodedFile, Error> {
-    encode_file(file, &|_| ("uniform+ac".into(), Target::Bits(3.0)), None, on, path, &|_| ())
+    encode_file(file, &|_| ("uniform+ac".into(), Rate::Bits(3.0)), None, on, path, &|_| ())
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn unsigned_and_complex_values_are_counted_as_values_and_not_as_bytes() {
         bytes.extend(&noise);
         let file = TensorFile::from_bytes(bytes, "m").unwrap();
         assert_eq!(file.entry("t").unwrap().stated_values(), count, "{dtype}");
-        let lossless = |_: &trinity_tensor::Entry| ("zstd".into(), Target::Lossless);
+        let lossless = |_: &trinity_tensor::Entry| ("zstd".into(), Rate::Lossless);
         let tri = folder.path().join(format!("{dtype}.tri"));
         let coded = encode_file(&file, &lossless, None, OnNonFinite::Refuse, &tri, &|_| ()).unwrap();
         let tensor = &coded.tensors[0];

@@ -1,13 +1,13 @@
 //! Codecs on captured tensors: targets met, figures that agree, damage survived.
 
-use trinity_tensor::codec::{Metrics, Target, TensorCodec, codec, names};
+use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor, TensorFile};
 
 use crate::random::Random;
 use crate::{sample_path, task};
 
 /// Encodes and decodes; `None` for an error that names its reason.
-fn round_trip(codec: &dyn TensorCodec, tensor: &Tensor, target: Target) -> Option<(f64, Metrics)> {
+fn round_trip(codec: &dyn TensorCodec, tensor: &Tensor, target: Rate) -> Option<(f64, Metrics)> {
     let context = || task(codec, tensor, target);
     match codec.encode(tensor, target) {
         Ok(encoded) => {
@@ -52,7 +52,7 @@ fn captured_tensors_meet_bits_and_error_within_a_percent() {
         ] {
             let codec = codec(name).unwrap();
             for bits in [2.5, 3.5] {
-                match round_trip(codec.as_ref(), &tensor, Target::Bits(bits)) {
+                match round_trip(codec.as_ref(), &tensor, Rate::Bits(bits)) {
                     Some((found, _)) => {
                         assert!(
                             found <= bits && found >= 0.99 * bits,
@@ -63,7 +63,7 @@ fn captured_tensors_meet_bits_and_error_within_a_percent() {
                     None => panic!("{name} cannot reach {bits} bits on {}", entry.name()),
                 }
             }
-            let (_, metrics) = round_trip(codec.as_ref(), &tensor, Target::Nmse(0.01)).unwrap();
+            let (_, metrics) = round_trip(codec.as_ref(), &tensor, Rate::Nmse(0.01)).unwrap();
             // 1 % in decibels; plain RTN moves whole rows between widths, in coarser steps.
             let above_db = if name == "rtn" { 0.3 } else { 0.2 };
             assert!(
@@ -83,7 +83,7 @@ fn an_error_as_large_as_the_values_is_no_riddle() {
     for name in ["trinity", "h265-fast", "uniform+ac", "rtn-128g", "int+cabac", "mxfp+lz4"] {
         for goal in [0.9999, 1.0, 2.5] {
             let (_, metrics) =
-                round_trip(codec(name).unwrap().as_ref(), &tensor, Target::Nmse(goal)).expect(name);
+                round_trip(codec(name).unwrap().as_ref(), &tensor, Rate::Nmse(goal)).expect(name);
             assert!(metrics.nmse <= goal, "{name}: {} for {goal}", metrics.nmse);
         }
     }
@@ -101,8 +101,8 @@ fn an_error_measured_while_encoding_is_that_of_what_decodes() {
         let tensor = Tensor::new("t", cropped.class(), dtype, cropped.shape().to_vec(), data).unwrap();
         for name in ["trinity", "trinity-lite", "line-uniform", "uniform+ac", "rtn-128g", "h265-fast"] {
             let codec = codec(name).unwrap();
-            let (encoded, sums) = codec.encode_measured(&tensor, Target::Bits(5.0)).expect(name);
-            assert_eq!(encoded, codec.encode(&tensor, Target::Bits(5.0)).unwrap(), "{name} {dtype}");
+            let (encoded, sums) = codec.encode_measured(&tensor, Rate::Bits(5.0)).expect(name);
+            assert_eq!(encoded, codec.encode(&tensor, Rate::Bits(5.0)).unwrap(), "{name} {dtype}");
             let decoded = Metrics::between(&tensor, &codec.decode(&encoded).unwrap());
             // Sums of parts and of the whole may round otherwise in the last digits.
             let (found, near) = (sums.finish(), |a: f64, b: f64| (a - b).abs() <= 1e-12 * b.abs());
@@ -120,8 +120,8 @@ fn huffman_and_arithmetic_figures_agree_with_the_entropy() {
     let file = TensorFile::open(&sample_path()).unwrap();
     let tensor = crop(&file.entries()[0].read().unwrap(), 256);
     // The same grid for both: Huffman may lose up to a bit, arithmetic coding 2 %.
-    let huffman = codec("int+huffman").unwrap().encode(&tensor, Target::Nmse(0.01)).unwrap().bits_per_value();
-    let cabac = codec("int+cabac").unwrap().encode(&tensor, Target::Nmse(0.01)).unwrap().bits_per_value();
+    let huffman = codec("int+huffman").unwrap().encode(&tensor, Rate::Nmse(0.01)).unwrap().bits_per_value();
+    let cabac = codec("int+cabac").unwrap().encode(&tensor, Rate::Nmse(0.01)).unwrap().bits_per_value();
     assert!(huffman >= cabac * 0.99 && huffman < cabac + 1.0, "{huffman} {cabac}");
 }
 
@@ -132,7 +132,7 @@ fn every_packing_of_a_video_codec_meets_its_rate() {
     for name in ["h265-fast-420", "h265-fast-444", "h264-fast-420", "h264-fast-444"] {
         let codec = codec(name).unwrap();
         assert_eq!(codec.name(), name);
-        let (bits, metrics) = round_trip(codec.as_ref(), &tensor, Target::Bits(3.0)).unwrap();
+        let (bits, metrics) = round_trip(codec.as_ref(), &tensor, Rate::Bits(3.0)).unwrap();
         assert!((2.97..=3.0).contains(&bits) && metrics.nmse < 0.05, "{name}: {bits} {metrics:?}");
     }
 }
@@ -146,7 +146,7 @@ fn damaged_streams_are_errors_or_values_never_panics() {
             .unwrap();
     for name in own_names() {
         let codec = codec(&name).unwrap();
-        let Ok(encoded) = codec.encode(&tensor, Target::Nmse(0.05)) else { continue };
+        let Ok(encoded) = codec.encode(&tensor, Rate::Nmse(0.05)) else { continue };
         let mut random = Random::new(7);
         for _ in 0..60 {
             let mut damaged = encoded.clone();
@@ -170,6 +170,6 @@ fn an_external_encoder_meets_a_rate_where_ffmpeg_is_installed() {
     }
     let file = TensorFile::open(&sample_path()).unwrap();
     let tensor = crop(&file.entries()[1].read().unwrap(), 64);
-    let (bits, metrics) = round_trip(codec("x265").unwrap().as_ref(), &tensor, Target::Bits(3.0)).unwrap();
+    let (bits, metrics) = round_trip(codec("x265").unwrap().as_ref(), &tensor, Rate::Bits(3.0)).unwrap();
     assert!(bits <= 3.0 && bits > 2.9 && metrics.nmse < 0.05, "{bits} {metrics:?}");
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trinity_numeric::random::Lcg;
 
-use trinity_tensor::codec::{Basis, PcaBasis, Target, codec, names};
+use trinity_tensor::codec::{Basis, PcaBasis, Rate, codec, names};
 use trinity_tensor::delta::{self, Mode};
 use trinity_tensor::file::TriWriter;
 use trinity_tensor::pipeline::{OnNonFinite, encode_file, spec};
@@ -82,7 +82,7 @@ fn no_codec_changes_a_byte_of_its_streams() {
     let mut found = BTreeMap::new();
     for name in codecs() {
         let codec = codec(&name).unwrap();
-        let targets = [Target::Bits(3.0), Target::Bits(5.5), Target::Nmse(0.02), Target::Lossless];
+        let targets = [Rate::Bits(3.0), Rate::Bits(5.5), Rate::Nmse(0.02), Rate::Lossless];
         for target in targets {
             for tensor in [&matrix, &vector] {
                 // Some formats stand at a rate of their own; that stays so, too.
@@ -115,7 +115,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     let every_codec = file(folder, "every-codec.safetensors", &tensors);
     let choice = |entry: &Entry| {
         let lossless = entry.name() == "zstd";
-        (entry.name().to_owned(), if lossless { Target::Lossless } else { Target::Nmse(0.03) })
+        (entry.name().to_owned(), if lossless { Rate::Lossless } else { Rate::Nmse(0.03) })
     };
     encode_file(
         &every_codec,
@@ -132,7 +132,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         Dtype::ALL[..10].iter().map(|&dtype| tensor(dtype.name(), dtype, &[3, 5, 7], 3)).collect();
     tensors.push(tensor("scalar", Dtype::F32, &[], 4));
     tensors.push(tensor("empty", Dtype::F32, &[0, 4], 4));
-    let exact = |_: &Entry| ("zstd".to_owned(), Target::Lossless);
+    let exact = |_: &Entry| ("zstd".to_owned(), Rate::Lossless);
     let every_format = file(folder, "every-format.safetensors", &tensors);
     encode_file(&every_format, &exact, None, OnNonFinite::Refuse, &add("v2-every-format.tri"), &|_| ())
         .unwrap();
@@ -147,7 +147,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         for rows in whole.data().chunks(96 * 2) {
             let slab = Tensor::new("t", class, Dtype::F16, vec![3, 32], rows.to_vec()).unwrap();
             writer
-                .slab(&codec("uniform+ac").unwrap().encode(&slab, Target::Nmse(0.01)).unwrap().bytes)
+                .slab(&codec("uniform+ac").unwrap().encode(&slab, Rate::Nmse(0.01)).unwrap().bytes)
                 .unwrap();
         }
     }
@@ -162,7 +162,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     std::fs::write(add("pca.basis"), pca.to_bytes()).unwrap();
     std::fs::write(add("grouped.basis"), grouped.to_bytes()).unwrap();
     let small = file(folder, "small.safetensors", &[sample]);
-    let trinity = |_: &Entry| ("trinity".to_owned(), Target::Nmse(0.001));
+    let trinity = |_: &Entry| ("trinity".to_owned(), Rate::Nmse(0.001));
     encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v2-samples-pca.tri"), &|_| ())
         .unwrap();
     encode_file(
@@ -181,7 +181,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     let tuned = Tensor::new("w", Class::Weight, Dtype::Bf16, vec![64, 48], tuned).unwrap();
     let (base, tuned) =
         (file(folder, "base.safetensors", &[base]), file(folder, "tuned.safetensors", &[tuned]));
-    let lossy = Mode::Lossy { codec: "trinity".into(), target: Target::Nmse(0.1) };
+    let lossy = Mode::Lossy { codec: "trinity".into(), target: Rate::Nmse(0.1) };
     delta::make(&base, &tuned, &Mode::Lossless, &add("v2-exact.delta.tri")).unwrap();
     delta::make(&base, &tuned, &lossy, &add("v2-samples-lossy.delta.tri")).unwrap();
     files.push(("base.safetensors", folder.join("base.safetensors")));

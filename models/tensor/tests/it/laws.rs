@@ -6,7 +6,7 @@
 //! the pairs by default, whose seed a failure prints (`TRINITY_SEED` runs it
 //! again); all of them with `TRINITY_GRID=full` or `cargo xtask test --all`.
 
-use trinity_tensor::codec::{Metrics, Target, TensorCodec, codec, names};
+use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
 use crate::random::Random;
@@ -64,7 +64,7 @@ fn broken(codec: &dyn TensorCodec, tensor: &Tensor, rates: &[f64]) -> Vec<String
     let mut broken = Vec::new();
     let mut before: Option<(f64, f64)> = None;
     let targets =
-        rates.iter().map(|&bits| Target::Bits(bits)).chain(ERRORS.iter().map(|&nmse| Target::Nmse(nmse)));
+        rates.iter().map(|&bits| Rate::Bits(bits)).chain(ERRORS.iter().map(|&nmse| Rate::Nmse(nmse)));
     for target in targets {
         let task = || crate::task(codec, tensor, target);
         let encoded = match codec.encode(tensor, target) {
@@ -92,7 +92,7 @@ fn broken(codec: &dyn TensorCodec, tensor: &Tensor, rates: &[f64]) -> Vec<String
         }
         let (bits, nmse) = (encoded.bits_per_value(), Metrics::between(tensor, &decoded).nmse);
         match target {
-            Target::Bits(asked) => {
+            Rate::Bits(asked) => {
                 if bits > asked {
                     broken.push(format!("{}: takes {bits} bits", task()));
                 }
@@ -102,7 +102,7 @@ fn broken(codec: &dyn TensorCodec, tensor: &Tensor, rates: &[f64]) -> Vec<String
                 }
                 before = Some((asked, nmse));
             }
-            Target::Nmse(asked) if nmse > asked => broken.push(format!("{}: NMSE {nmse:e}", task())),
+            Rate::Nmse(asked) if nmse > asked => broken.push(format!("{}: NMSE {nmse:e}", task())),
             _ => {}
         }
         if codec.encode(tensor, target).ok().as_ref() != Some(&encoded) {

@@ -15,7 +15,7 @@ mod random;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trinity_tensor::codec::{Target, TensorCodec};
+use trinity_tensor::codec::{Rate, TensorCodec};
 use trinity_tensor::file::{SafetensorsWriter, Spec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
@@ -25,7 +25,7 @@ pub fn sample_path() -> PathBuf {
 }
 
 /// What was asked of whom, for messages.
-pub fn task(codec: &dyn TensorCodec, tensor: &Tensor, target: Target) -> String {
+pub fn task(codec: &dyn TensorCodec, tensor: &Tensor, target: Rate) -> String {
     let (name, dtype, shape) = (tensor.name(), tensor.dtype(), tensor.shape());
     format!("{} on `{name}` ({dtype} {shape:?}) at {target}", codec.name())
 }

@@ -1,5 +1,6 @@
 //! The statistics of `tensors info` against theory and against themselves.
 
+use trinity_numeric::random::SplitMix64;
 use trinity_tensor::stats::{Law, Profile, profile};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
@@ -19,10 +20,8 @@ fn measure(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f32) -> Pro
 /// Independent standard normal values, the same on every run.
 fn normal(y: usize, x: usize) -> f32 {
     let hash = |seed: u64| {
-        let mut z = (y as u64 * 1_000_003 + x as u64 * 2 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        let word = SplitMix64::nth(y as u64 * 1_000_003 + x as u64 * 2 + seed);
+        (word >> 11) as f64 / (1u64 << 53) as f64
     };
     ((-2.0 * (1.0 - hash(0)).ln()).sqrt() * (std::f64::consts::TAU * hash(1)).cos()) as f32
 }

@@ -4,13 +4,13 @@
 //! By default each tensor meets a few codecs and each codec every kind of
 //! tensor; `TRINITY_GRID=full` has every tensor meet every codec.
 
-use trinity_tensor::codec::{Metrics, Target, TensorCodec, codec, names};
+use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
 use crate::random::Random;
 
 const TENSORS: u64 = 500;
-const TARGETS: [Target; 2] = [Target::Bits(4.5), Target::Nmse(0.02)];
+const TARGETS: [Rate; 2] = [Rate::Bits(4.5), Rate::Nmse(0.02)];
 /// From this many values on, no header stands in the way of a target.
 const LARGE: usize = 1000;
 
@@ -89,9 +89,9 @@ impl Case {
                     assert_eq!(self.not_finite, None, "{context}: passed what is no number");
                     let nmse = Metrics::between(tensor, &decoded).nmse;
                     let (bits, error) = match target {
-                        Target::Nmse(bound) => (f64::MAX, bound),
+                        Rate::Nmse(bound) => (f64::MAX, bound),
                         // Zeros would do as well.
-                        Target::Bits(bits) => (bits, 1.0),
+                        Rate::Bits(bits) => (bits, 1.0),
                         _ => unreachable!(),
                     };
                     let found = encoded.bits_per_value();
@@ -189,7 +189,7 @@ fn lossless_is_exact_to_the_bit_also_for_nan() {
     let codec = codec("zstd").unwrap();
     for seed in 0..TENSORS {
         let Case { tensor, .. } = Case::random(seed);
-        let encoded = codec.encode(&tensor, Target::Lossless).unwrap();
+        let encoded = codec.encode(&tensor, Rate::Lossless).unwrap();
         assert_eq!(codec.decode(&encoded).unwrap(), tensor, "t{seed}");
     }
 }
@@ -197,7 +197,7 @@ fn lossless_is_exact_to_the_bit_also_for_nan() {
 #[test]
 fn a_non_finite_value_is_named() {
     let case = Case::new("x".into(), Dtype::F32, &[3], &[1.0, 2.0, f32::NAN]);
-    let error = codec("uniform+ac").unwrap().encode(&case.tensor, Target::Bits(8.0)).unwrap_err();
+    let error = codec("uniform+ac").unwrap().encode(&case.tensor, Rate::Bits(8.0)).unwrap_err();
     assert!(matches!(error, Error::NonFinite { index: 2, .. }), "{error}");
 }
 
@@ -232,7 +232,7 @@ fn more_bits_never_mean_more_error() {
         let codec = codec(name).unwrap();
         let mut before = (0.0, f64::INFINITY);
         for &bits in rates {
-            let encoded = match codec.encode(&tensor, Target::Bits(bits)) {
+            let encoded = match codec.encode(&tensor, Rate::Bits(bits)) {
                 Ok(encoded) => encoded,
                 Err(Error::Unreachable { .. }) => continue,
                 Err(error) => panic!("{name} at {bits}: {error}"),

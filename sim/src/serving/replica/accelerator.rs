@@ -26,9 +26,9 @@ pub struct Accelerator {
     pub name: &'static str,
     pub generation: Generation,
     pub memory_bytes: f64,
-    /// To workers outside its NVLink domain.
+    /// The rate to workers outside its NVLink domain.
     pub network_bytes_per_s: f64,
-    /// To host memory.
+    /// The rate to host memory.
     pub host_bytes_per_s: f64,
     /// GPUs of an NVLink domain.
     pub domain_gpus: u32,

@@ -2,7 +2,7 @@
 //! they come. Knows tokens and times; knows nothing of engines.
 
 use crate::serving::workload::Random;
-use crate::serving::{Request, ServingError};
+use crate::serving::{ServingError, ServingRequest};
 
 /// A closed loop: so many users, each of whom sends again when answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub enum Load<'a> {
     Closed(ClosedLoop),
     /// A trace, or draws with a rate; with the share of each prompt that is cached.
     Open {
-        requests: &'a [Request],
+        requests: &'a [ServingRequest],
         prefix_hits: f64,
     },
 }

@@ -93,7 +93,7 @@ struct Player<'a> {
     sent: Vec<Sent>,
     /// Next request that an answer makes come.
     next: usize,
-    /// By time; times are not negative, so their bits sort as they do.
+    /// Events by time; times are not negative, so their bits sort as they do.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     /// Who came since the engine last looked.
     inbox: VecDeque<usize>,

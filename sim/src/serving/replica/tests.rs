@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernels::{Device, Kernels};
-use crate::serving::{Request, ServingError};
+use crate::serving::{ServingError, ServingRequest};
 use std::sync::LazyLock;
 
 /// A GPU whose kernels reach their rooflines.
@@ -248,8 +248,8 @@ fn split(
 #[test]
 fn books_balance_with_separate_workers_traces_turns_and_preemption() {
     let (own, tight) = (table(4), table(4).with_cache_tokens(3e4));
-    let requests: Vec<Request> = (0..300)
-        .map(|at| Request {
+    let requests: Vec<ServingRequest> = (0..300)
+        .map(|at| ServingRequest {
             arrival_s: f64::from(at) * 0.05,
             prompt_tokens: 700 + at,
             output_tokens: 300 + at,
@@ -311,8 +311,12 @@ fn what_is_cached_already_is_not_read_again() {
 #[test]
 fn an_open_loop_below_capacity_waits_less_than_one_near_it() {
     let at = |gap_s: f64| {
-        let requests: Vec<Request> = (0..400)
-            .map(|at| Request { arrival_s: f64::from(at) * gap_s, prompt_tokens: 1000, output_tokens: 200 })
+        let requests: Vec<ServingRequest> = (0..400)
+            .map(|at| ServingRequest {
+                arrival_s: f64::from(at) * gap_s,
+                prompt_tokens: 1000,
+                output_tokens: 200,
+            })
             .collect();
         let scene = Scene { table: &table(4), engine: &engine(), ranks: 1, prefill: None };
         play(&scene, &Load::Open { requests: &requests, prefix_hits: 0.0 }).unwrap()
@@ -324,7 +328,8 @@ fn an_open_loop_below_capacity_waits_less_than_one_near_it() {
 #[test]
 fn traces_that_no_clock_could_write_are_refused() {
     let refused = |times: [f64; 2]| {
-        let requests = times.map(|arrival_s| Request { arrival_s, prompt_tokens: 9, output_tokens: 9 });
+        let requests =
+            times.map(|arrival_s| ServingRequest { arrival_s, prompt_tokens: 9, output_tokens: 9 });
         let scene = Scene { table: &table(4), engine: &engine(), ranks: 1, prefill: None };
         play(&scene, &Load::Open { requests: &requests, prefix_hits: 0.0 }).unwrap_err().to_string()
     };

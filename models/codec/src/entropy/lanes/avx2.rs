@@ -78,7 +78,7 @@ fn negative(values: &[f32; SIGNS]) -> u32 {
     bits
 }
 
-/// Where levels stand, and their magnitudes.
+/// The places of levels, and their magnitudes.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn stand(levels: &mut [u32; SIGNS], signs: u32, points: &Points, unit: f32, out: &mut [f32; SIGNS]) {

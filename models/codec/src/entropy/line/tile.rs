@@ -14,7 +14,7 @@ pub const TAIL: usize = 16;
 /// The gain of a tile at most.
 pub const MAX_GAIN: u32 = 40;
 /// In the first word of a tile: exceptions follow.
-const EXCEPTIONS: u16 = 1 << 6;
+pub const EXCEPTIONS: u16 = 1 << 6;
 
 /// A value kept exactly: its place in the tile and its bits in single precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,10 +33,12 @@ pub fn check_density(values: usize, stream_bytes: usize) -> Result<(), Error> {
 pub const BASE_CLASSES: usize = 32;
 /// Classes of a value.
 pub const CLASSES: usize = 56;
+/// The class that no sum of classes exceeds.
+pub const LAST_CLASS: i32 = CLASSES as i32 - 1;
 /// Class of a mean magnitude of one.
 pub const UNIT_CLASS: i32 = 24;
 /// Column classes, row classes and means stay within these.
-pub(crate) const MAX_CLASS: i32 = 127;
+pub const MAX_CLASS: i32 = 127;
 pub(crate) const MAX_MEAN: i32 = 1 << 15;
 /// Pairs of tables at most.
 pub const MAX_PAIRS: usize = 8;
@@ -157,7 +159,7 @@ impl Plan {
         (self.firsts.partition_point(|&first| usize::from(first) <= base) - 1, raw_bits)
     }
 
-    /// What is wrong with the plan, if anything.
+    /// Refuses a plan with which anything is wrong.
     pub fn check(&self) -> Result<(), Error> {
         let damaged = |what| Err(Error::Damaged { what });
         let (rows, cols) = self.coded_shape();

@@ -14,7 +14,7 @@ pub enum Values<'a> {
     Numbers(&'a [f32]),
     /// In single precision, little-endian, to be multiplied by a power of two.
     F32(&'a [[u8; 4]], f32),
-    /// In bf16, little-endian, to be multiplied by a power of two.
+    /// Numbers in bf16, little-endian, to be multiplied by a power of two.
     Bf16(&'a [[u8; 2]], f32),
 }
 

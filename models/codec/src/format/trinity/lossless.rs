@@ -14,8 +14,7 @@ use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::format::trinity::plan::{Tile, Tiling};
 use crate::format::trinity::stream::{Kind, MAX_VALUES_PER_BYTE, put_magic};
 use crate::matrix::Matrix;
-use crate::search::report::Report;
-use crate::search::target::Encoded;
+use crate::search::report::{Encoded, Report};
 use trinity_numeric::threads;
 
 const TILE_VALUES: usize = 1 << 20;

@@ -15,8 +15,7 @@ use crate::format::trinity::plan::Tiling;
 use crate::format::trinity::stream::{Kind, put_magic};
 use crate::matrix::Matrix;
 use crate::search::profile::{Paper, PaperEntropy, Profile};
-use crate::search::report::Report;
-use crate::search::target::{Encoded, Target};
+use crate::search::report::{Encoded, Report};
 
 /// Side of the pictures that larger matrices are cut into.
 const PICTURE: usize = 1024;
@@ -97,7 +96,7 @@ pub fn encode(
     rows: usize,
     cols: usize,
     profile: &Profile,
-    target: Target,
+    target: Rate,
 ) -> Result<Encoded, Error> {
     if values.len() != rows.saturating_mul(cols) {
         return Err(Error::Shape { rows, cols, found: values.len() });
@@ -126,7 +125,7 @@ pub fn encode(
     };
     let samples = (frames.len() * tiling.tile_rows * tiling.tile_cols) as f64;
     let best = match target {
-        Target::Bits(bits) => {
+        Rate::Bits(bits) => {
             let left = bits * values.len() as f64 - 8.0 * head.len() as f64;
             let spent = |a: &Attempt| 8.0 * (a.stream.len() + head.len()) as f64 / values.len() as f64;
             // The frame codec may end a little above what it was asked for.
@@ -141,17 +140,21 @@ pub fn encode(
                 None => {
                     return Err(Error::RateUnreachable {
                         target: bits,
-                        least: spent(&attempt(Rate::Qp(51))?),
+                        least: spent(&attempt(Rate::Qp(51.0))?),
                     });
                 }
             }
         }
-        Target::Nmse(nmse) if nmse > 0.0 => meet_error(nmse, &attempt)?,
-        Target::Step(step) if step > 0.0 => {
+        Rate::Nmse(nmse) if nmse > 0.0 => meet_error(nmse, &attempt)?,
+        Rate::Step(step) if step > 0.0 => {
             let coarsest = scales.iter().map(|&s| unit(s)).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-            attempt(Rate::Qp((4.0 + 6.0 * (step / coarsest).log2()).round().clamp(0.0, 51.0) as i32))?
+            attempt(Rate::Qp((4.0 + 6.0 * (step / coarsest).log2()).round().clamp(0.0, 51.0)))?
         }
-        _ => return Err(Error::BadTarget { what: format!("{target:?} is not a positive number") }),
+        _ => {
+            return Err(Error::BadTarget {
+                what: format!("{target} is none: bits, an error or a step above zero"),
+            });
+        }
     };
     let report = Report {
         values: values.len(),
@@ -174,7 +177,7 @@ pub fn encode(
 
 /// Searches the error of the samples that gives the error of the values.
 fn meet_error(nmse: f64, attempt: &impl Fn(Rate) -> Result<Attempt, Error>) -> Result<Attempt, Error> {
-    let finest = attempt(Rate::Qp(0))?;
+    let finest = attempt(Rate::Qp(0.0))?;
     if finest.nmse > nmse {
         return Err(Error::ErrorUnreachable { target: nmse, least: finest.nmse });
     }
@@ -182,7 +185,7 @@ fn meet_error(nmse: f64, attempt: &impl Fn(Rate) -> Result<Attempt, Error>) -> R
     let mut best = finest;
     while high - low > 1 {
         let middle = (low + high) / 2;
-        let found = attempt(Rate::Qp(middle))?;
+        let found = attempt(Rate::Qp(middle.into()))?;
         if found.nmse <= nmse {
             (low, best) = (middle, found);
         } else {

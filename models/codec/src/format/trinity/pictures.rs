@@ -15,7 +15,6 @@ use crate::format::trinity::stream::{Kind, MAGIC, put_magic, read_magic};
 use crate::format::trinity::{decoder, lossless};
 use crate::search::lossy;
 use crate::search::profile::{Pipeline, Profile};
-use crate::search::target::Target;
 
 /// How a frame may refer to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +22,7 @@ pub enum Coding {
     /// Not at all.
     #[default]
     Intra,
-    /// By motion; modelled in silicon, refused here.
+    /// Frames refer by motion; modelled in silicon, refused here.
     Inter,
 }
 
@@ -39,7 +38,7 @@ impl Pictures {
         self.frames.iter().flat_map(|frame| &frame.planes)
     }
 
-    /// Of all planes.
+    /// Samples of all planes.
     pub fn samples(&self) -> usize {
         self.planes().map(|plane| plane.samples.len()).sum()
     }
@@ -66,9 +65,9 @@ impl EncodedFrames {
     }
 }
 
-/// In the byte of a frame's chroma format: samples are exact.
+/// The bit of a frame's chroma format that says that samples are exact.
 const EXACT: u8 = 1 << 4;
-/// In the same byte: planes are green, blue and red.
+/// The bit of the same byte that says that planes are green, blue and red.
 const GBR: u8 = 1 << 5;
 /// Bytes of the CRC-32 of all that follows it.
 const CHECKSUM: usize = 4;
@@ -83,7 +82,7 @@ const LOG2_STEPS: std::ops::RangeInclusive<f64> = -4.0..=17.0;
 pub fn encode_frames(
     pictures: &Pictures,
     profile: &Profile,
-    target: Target,
+    target: Rate,
     coding: Coding,
 ) -> Result<EncodedFrames, Error> {
     if coding == Coding::Inter {
@@ -95,17 +94,16 @@ pub fn encode_frames(
     if profile.pipeline == Pipeline::Paper {
         return encode_h264(pictures, profile, target);
     }
-    let exact = profile.pipeline == Pipeline::Lossless || target == Target::Lossless;
+    let exact = profile.pipeline == Pipeline::Lossless || target == Rate::Lossless;
     if exact {
         return write(pictures, EXACT, |plane, _| Ok((exact_plane(plane)?, plane.clone())));
     }
     let profile = profile.for_pictures();
-    let with_step = |step: f64| {
-        write(pictures, 0, |plane, depth| lossy_plane(plane, depth, &profile, Target::Step(step)))
-    };
+    let with_step =
+        |step: f64| write(pictures, 0, |plane, depth| lossy_plane(plane, depth, &profile, Rate::Step(step)));
     match target {
-        Target::Step(step) => with_step(step),
-        Target::Bits(bits) => {
+        Rate::Step(step) => with_step(step),
+        Rate::Bits(bits) => {
             let spent = |coded: &EncodedFrames| 8.0 * coded.bytes.len() as f64 / pictures.samples() as f64;
             // A step twice as large saves a bit per sample.
             search(with_step, |coded| {
@@ -114,7 +112,7 @@ pub fn encode_frames(
             })?
             .map_err(|coarsest| Error::RateUnreachable { target: bits, least: spent(&coarsest) })
         }
-        Target::Nmse(nmse) => {
+        Rate::Nmse(nmse) => {
             let energy = pictures.energy().max(f64::MIN_POSITIVE);
             let lost = |coded: &EncodedFrames| coded.squared_error(pictures) / energy;
             // The error grows with the square of the step.
@@ -124,7 +122,11 @@ pub fn encode_frames(
             })?
             .map_err(|finest| Error::ErrorUnreachable { target: nmse, least: lost(&finest) })
         }
-        Target::Lossless => Err(Error::BadTarget { what: "lossless has no step".into() }),
+        // The quantizer's step that H.264 and H.265 have at this QP.
+        Rate::Qp(qp) => with_step(((qp - 4.0) / 6.0).exp2()),
+        Rate::Mse(_) | Rate::Lossless => {
+            Err(Error::BadTarget { what: format!("{target} is none of this profile") })
+        }
     }
 }
 
@@ -210,12 +212,12 @@ fn write(
     Ok(EncodedFrames { bytes, recon })
 }
 
-fn encode_h264(pictures: &Pictures, profile: &Profile, target: Target) -> Result<EncodedFrames, Error> {
+fn encode_h264(pictures: &Pictures, profile: &Profile, target: Rate) -> Result<EncodedFrames, Error> {
     let rate = match target {
-        Target::Bits(bits) => Rate::Bits(bits),
-        Target::Nmse(nmse) => Rate::Mse(nmse * pictures.energy() / pictures.samples().max(1) as f64),
-        Target::Step(step) => Rate::Qp((4.0 + 6.0 * step.log2()).round().clamp(0.0, 51.0) as i32),
-        Target::Lossless => Rate::Lossless,
+        Rate::Nmse(nmse) => Rate::Mse(nmse * pictures.energy() / pictures.samples().max(1) as f64),
+        Rate::Step(step) => Rate::Qp((4.0 + 6.0 * step.log2()).round().clamp(0.0, 51.0)),
+        Rate::Qp(qp) => Rate::Qp(qp.round().clamp(0.0, 51.0)),
+        Rate::Bits(_) | Rate::Mse(_) | Rate::Lossless => target,
     };
     let params = Params { colour: pictures.colour, ..params(profile.paper, rate) };
     let coded = trinity_h264::encode(&pictures.frames, &params).map_err(h264_error)?;
@@ -236,7 +238,7 @@ fn lossy_plane(
     plane: &Plane,
     depth: u32,
     profile: &Profile,
-    target: Target,
+    target: Rate,
 ) -> Result<(Vec<u8>, Plane), Error> {
     let values: Vec<f32> = plane.samples.iter().map(|&s| f32::from(s)).collect();
     let encoded = lossy::encode(&values, plane.height, plane.width, profile, target, None)?;

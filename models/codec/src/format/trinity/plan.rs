@@ -363,7 +363,7 @@ impl Plan {
         if self.prediction.intra { block } else { 1 << self.log2_segment }
     }
 
-    /// What is wrong with the plan, if anything.
+    /// Refuses a plan with which anything is wrong.
     pub fn check(&self) -> Result<(), &'static str> {
         if Code::new(self.log2_states).is_none() {
             return Err("no trellis has that many states");

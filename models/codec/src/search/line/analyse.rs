@@ -168,7 +168,7 @@ struct Sample {
     bands: Vec<Vec<f32>>,
     /// Values that were asked for.
     most: usize,
-    /// Of columns.
+    /// Means of columns.
     means: Vec<f64>,
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn fit(mut plan: Plan, values: Values<'_>, options: &Options, look: L
     improve(plan, values, options, look)
 }
 
-/// The same with tables after a closer look, where the first was rough.
+/// A fitted plan with tables after a closer look, where the first was rough.
 pub(crate) fn improved(fitted: Fitted, values: Values<'_>, options: &Options) -> Option<Fitted> {
     let fine = Look::fine(options);
     if Look::rough(options, values.len(), &fitted.plan) == fine {

@@ -41,7 +41,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// The same held to the orientation and the transform of a plan.
+    /// These stages held to the orientation and the transform of a plan, too.
     pub fn like(self, plan: &Plan) -> Self {
         let family = match &plan.transform {
             Transform::None => Family::None,

@@ -9,17 +9,9 @@ use crate::format::line::values::Values;
 use crate::search::line::analyse::choose_fitted;
 use crate::search::line::fit::{Fitted, Look, fit, improved, squared};
 use crate::search::line::options::{Effort, Options};
-
-/// What an encoder is asked for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    /// At most so many bits per value, everything counted.
-    Bits(f64),
-    /// Squared error over energy at most this.
-    Nmse(f64),
-    /// This step: half the distance of a quantizer's points.
-    Step(f32),
-}
+use std::cell::Cell;
+use trinity_bits::Rate;
+use trinity_bits::search::{Found, Trial, Tried, search as tried_until};
 
 /// Trials before the best so far is taken, and before there is none.
 const TRIALS: usize = 8;
@@ -38,7 +30,7 @@ pub fn encode_to(
     values: &[f32],
     rows: usize,
     cols: usize,
-    target: Target,
+    target: Rate,
     effort: Effort,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
@@ -53,7 +45,7 @@ pub fn encode_under(
     values: &[f32],
     rows: usize,
     cols: usize,
-    target: Target,
+    target: Rate,
     options: &Options,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
@@ -65,7 +57,7 @@ pub fn encode_on(
     device: &dyn Device,
     values: &[f32],
     (rows, cols): (usize, usize),
-    target: Target,
+    target: Rate,
     options: &Options,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
@@ -79,7 +71,7 @@ pub fn encode_on(
 pub fn encode_observed<T: Send>(
     values: Values<'_>,
     shape: (usize, usize),
-    target: Target,
+    target: Rate,
     options: &Options,
     settings: &Settings,
     observe: &(dyn Fn(&CodedTile<'_>) -> T + Sync),
@@ -96,13 +88,18 @@ pub fn encode_observed<T: Send>(
 pub fn planned(
     values: &[f32],
     (rows, cols): (usize, usize),
-    target: Target,
+    target: Rate,
     options: &Options,
 ) -> Option<Plan> {
-    if values.len() != rows * cols || values.is_empty() {
+    if values.len() != rows * cols || values.is_empty() || !is_met(target) {
         return None;
     }
     Search::new(Values::Numbers(values), options, target).planned(rows, cols).map(|fitted| fitted.plan)
+}
+
+/// Whether this format's encoder works to such a target.
+fn is_met(target: Rate) -> bool {
+    matches!(target, Rate::Bits(_) | Rate::Nmse(_) | Rate::Step(_))
 }
 
 /// Gives a stream under a plan, and whatever else there is to say of it.
@@ -116,21 +113,24 @@ fn encode_by<T>(
     decoding: &Decoding<'_>,
     values: Values<'_>,
     (rows, cols): (usize, usize),
-    target: Target,
+    target: Rate,
     options: &Options,
     settings: &Settings,
 ) -> Result<(Vec<u8>, T), Error> {
     if values.len() != rows * cols || values.is_empty() {
         return Err(Error::Mismatch { what: format!("{} values for {rows} × {cols}", values.len()) });
     }
-    let unreachable = |reason: String| Error::Unreachable { target: format!("{target:?}"), reason };
+    let unreachable = |reason: &str| Error::Unreachable { target: target.to_string(), reason: reason.into() };
+    if !is_met(target) {
+        return Err(unreachable("matrices are coded to bits, an error or a step"));
+    }
     // What was fitted under one analysis is coded under the same.
     let settings = &Settings { analysis: options.fixed.analysis(), ..*settings };
-    let no_step = || unreachable("no step leads there".into());
+    let no_step = || unreachable("no step leads there");
     let search = Search::new(values, options, target);
     let fitted = search.planned(rows, cols).ok_or_else(no_step)?;
     let mut fitted = improved(fitted, values, options).ok_or_else(no_step)?;
-    if let Target::Step(_) = target {
+    if let Rate::Step(_) = target {
         return coding(&fitted.plan, settings);
     }
     let fine = fitted.plan.step * search.correction(&fitted);
@@ -139,51 +139,53 @@ fn encode_by<T>(
         fitted = search.moved(&fitted, fine).ok_or_else(no_step)?;
     }
     let (aim, slack) = if options.effort == Effort::Best { (0.997, 0.004) } else { (0.996, 0.006) };
-    let mut best: Option<(f64, (Vec<u8>, T))> = None;
-    let mut bounds = (0.0f32, f32::INFINITY);
-    let mut slope = Slope::default();
-    for trial in 0..LAST_TRIALS {
-        if trial >= TRIALS && best.is_some() {
-            break;
+    let is_one_within = Cell::new(false);
+    let first = fitted.plan.step;
+    let attempt = |step: f32| -> Result<_, Error> {
+        if step != fitted.plan.step {
+            fitted = search.moved(&fitted, step).ok_or_else(no_step)?;
         }
-        let step = fitted.plan.step;
         let (bytes, beside) = coding(&fitted.plan, settings)?;
         let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
         // How far the stream is from the target, in bits to spend.
         let (within, room) = match target {
-            Target::Nmse(goal) => {
+            Rate::Nmse(goal) => {
                 let found =
                     squared(&values.numbers(), &decoding(&bytes)?) / search.energy.max(f64::MIN_POSITIVE);
                 (found <= goal, 0.5 * (found / (goal * (0.998 * aim))).log2())
             }
-            Target::Bits(goal) => (bits <= goal, goal * aim - bits),
-            Target::Step(_) => (true, 0.0),
+            Rate::Bits(goal) => (bits <= goal, goal * aim - bits),
+            _ => (true, 0.0),
         };
-        if within {
-            let closeness = -room.abs();
-            if best.as_ref().is_none_or(|(before, _)| closeness > *before) {
-                best = Some((closeness, (bytes, beside)));
-            }
-            if room.abs() < slack * bits.max(0.5) {
-                break;
-            }
+        is_one_within.set(is_one_within.get() || within);
+        let close = within && room.abs() < slack * bits.max(0.5);
+        let rank = (!within, room.abs());
+        Ok(Trial { cost: room, over: room <= 0.0, close, rank, result: (bytes, beside) })
+    };
+    let mut bounds = (0.0f32, f32::INFINITY);
+    let mut slope = Slope::default();
+    let next = |tried: &Tried<f32>| {
+        if tried.count >= TRIALS && is_one_within.get() {
+            return None;
         }
+        let (step, room) = tried.last;
         // More room for bits: a smaller step.
         if room > 0.0 {
-            bounds.1 = bounds.1.min(step)
+            bounds.1 = bounds.1.min(step);
         } else {
-            bounds.0 = bounds.0.max(step)
+            bounds.0 = bounds.0.max(step);
         }
         let mut next = slope.next(step, room);
-        if next <= bounds.0 || next >= bounds.1 {
-            next = if bounds.1.is_finite() && bounds.0 > 0.0 { (bounds.0 * bounds.1).sqrt() } else { next };
+        if (next <= bounds.0 || next >= bounds.1) && bounds.1.is_finite() && bounds.0 > 0.0 {
+            next = (bounds.0 * bounds.1).sqrt();
         }
-        if !next.is_normal() || next == step {
-            break;
-        }
-        fitted = search.moved(&fitted, next).ok_or_else(no_step)?;
+        (next.is_normal() && next != step).then_some(next)
+    };
+    let Found { best, .. } = tried_until(first, LAST_TRIALS, attempt, next)?;
+    match best {
+        Some(((false, _), coded)) => Ok(coded),
+        _ => Err(unreachable("headers and lanes alone take more")),
     }
-    best.map(|(_, coded)| coded).ok_or_else(|| unreachable("headers and lanes alone take more".into()))
 }
 
 /// How the room that is left grows with the step's logarithm: as one bit for an
@@ -213,23 +215,23 @@ impl Slope {
 struct Search<'a> {
     values: Values<'a>,
     options: &'a Options,
-    target: Target,
-    /// Of all values, where an error is held against it.
+    target: Rate,
+    /// The energy of all values, where an error is held against it.
     energy: f64,
 }
 
 impl<'a> Search<'a> {
-    fn new(values: Values<'a>, options: &'a Options, target: Target) -> Self {
+    fn new(values: Values<'a>, options: &'a Options, target: Rate) -> Self {
         // What a rate is held against does not need the whole energy.
-        let energy = if matches!(target, Target::Nmse(_)) { energy(values) } else { 0.0 };
+        let energy = if matches!(target, Rate::Nmse(_)) { energy(values) } else { 0.0 };
         Self { values, options, target, energy }
     }
 
     /// The best stages near the target.
     fn planned(&self, rows: usize, cols: usize) -> Option<Fitted> {
         let plan_at = |step: f32| choose_fitted(self.values, rows, cols, step, self.options);
-        if let Target::Step(step) = self.target {
-            return plan_at(step);
+        if let Rate::Step(step) = self.target {
+            return plan_at(step as f32);
         }
         let step = self.first_step(rows, cols);
         // Stages are chosen near the target; steps then move with it.
@@ -292,12 +294,12 @@ impl<'a> Search<'a> {
     /// By how much a step must change, as far as a fitted plan can tell.
     fn correction(&self, fitted: &Fitted) -> f32 {
         let octaves = match self.target {
-            Target::Bits(goal) => fitted.bits_per_value - 0.996 * goal,
-            Target::Nmse(goal) => {
+            Rate::Bits(goal) => fitted.bits_per_value - 0.996 * goal,
+            Rate::Nmse(goal) => {
                 let mean_square = self.energy / self.values.len() as f64;
                 0.5 * (goal * mean_square / fitted.error.max(f64::MIN_POSITIVE)).log2()
             }
-            Target::Step(_) => 0.0,
+            _ => 0.0,
         };
         octaves.clamp(-8.0, 8.0).exp2() as f32
     }
@@ -313,16 +315,14 @@ impl<'a> Search<'a> {
         // Two steps between the points of a quantizer.
         let snr = |magnitude: f64, step: f64| 1.0 + (5.17 * 0.5 * magnitude / step).powi(2);
         let above_target = |step: f64| match self.target {
-            Target::Bits(bits) => {
+            Rate::Bits(bits) => {
                 // The logarithm of a product, which stays within double precision.
                 let product = |some: &[f64]| some.iter().map(|&m| snr(m, step)).product::<f64>();
                 let sum: f64 = magnitudes.chunks(TOGETHER).map(|some| 0.5 * product(some).log2()).sum();
                 sum < bits * magnitudes.len() as f64
             }
-            Target::Nmse(goal) => {
-                magnitudes.iter().map(|&m| m * m / snr(m, step)).sum::<f64>() > goal * energy
-            }
-            Target::Step(_) => true,
+            Rate::Nmse(goal) => magnitudes.iter().map(|&m| m * m / snr(m, step)).sum::<f64>() > goal * energy,
+            _ => true,
         };
         let middle = (energy / magnitudes.len() as f64).sqrt().log2();
         let (mut low, mut high) = (middle - 24.0, middle + 8.0);

@@ -9,7 +9,8 @@
 use crate::format::line::error::Error;
 use crate::format::line::stream::{Settings, decode};
 use crate::search::line::options::Options;
-use crate::search::line::rate::{Target, encode_under};
+use crate::search::line::rate::encode_under;
+use trinity_bits::Rate;
 
 /// What both sides know of values' scales.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,7 +64,7 @@ pub fn encode_scaled(
     values: &[f32],
     (rows, cols): (usize, usize),
     scale: Scale<'_>,
-    target: Target,
+    target: Rate,
     options: &Options,
     settings: &Settings,
 ) -> Result<Vec<u8>, Error> {
@@ -110,7 +111,7 @@ mod tests {
             };
             let mut values: Vec<f32> = (0..rows * cols).map(|at| noise(at) * of(at)).collect();
             (values[7], values[300]) = (f32::NAN, f32::INFINITY);
-            let target = Target::Bits(4.0);
+            let target = Rate::Bits(4.0);
             let shape = (rows, cols);
             let bytes = encode_scaled(&values, shape, scale, target, &options, &Settings::default()).unwrap();
             assert!(8 * bytes.len() <= 4 * values.len());
@@ -129,7 +130,7 @@ mod tests {
     fn a_map_that_does_not_suit_is_refused() {
         let (values, shape) = (vec![1.0; 12], (3, 4));
         let code = |scale: Scale<'_>| {
-            encode_scaled(&values, shape, scale, Target::Step(0.1), &Options::default(), &Settings::default())
+            encode_scaled(&values, shape, scale, Rate::Step(0.1), &Options::default(), &Settings::default())
         };
         assert!(code(Scale::Rows(&[1.0; 3])).is_ok());
         for bad in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-42] {
@@ -144,7 +145,7 @@ mod tests {
             &[1e30; 12],
             shape,
             Scale::Values(&tiny),
-            Target::Step(0.1),
+            Rate::Step(0.1),
             &Options::default(),
             &Settings::default(),
         );

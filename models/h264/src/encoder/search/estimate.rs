@@ -100,7 +100,7 @@ impl TransformedMb {
         Self { halves }
     }
 
-    /// The same of a prediction with equal rows.
+    /// Coefficients of a prediction with equal rows.
     pub fn vertical(row: &[u16; 16]) -> Self {
         let mut halves = [[[0f32; 8]; 16]; 2];
         for block in 0..4 {
@@ -115,7 +115,7 @@ impl TransformedMb {
         Self { halves }
     }
 
-    /// The same of a prediction with equal columns.
+    /// Coefficients of a prediction with equal columns.
     pub fn horizontal(column: &[u16; 16]) -> Self {
         let mut halves = [[[0f32; 8]; 16]; 2];
         for block in 0..4 {
@@ -128,7 +128,7 @@ impl TransformedMb {
         Self { halves }
     }
 
-    /// The same of one value everywhere.
+    /// Coefficients of one value everywhere.
     pub fn flat(value: u16) -> Self {
         let mut halves = [[[0f32; 8]; 16]; 2];
         halves.iter_mut().for_each(|half| half[0] = [16.0 * f32::from(value); 8]);
@@ -195,7 +195,7 @@ pub fn estimate_4x4(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
     estimate_lanes::<4, 16>(residuals, scale)
 }
 
-/// The same for 8×8.
+/// Estimates of eight blocks of 8×8.
 pub fn estimate_8x8(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
     let scale = 0.125 / step;
     #[cfg(target_arch = "x86_64")]
@@ -222,7 +222,7 @@ pub fn estimate_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize
     bits
 }
 
-/// The same code, compiled for wider registers.
+/// The code above, compiled for wider registers.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use super::{Lanes, estimate_lanes, sum_difference, transform_lanes};

@@ -42,7 +42,7 @@ struct Pricing<'a> {
     lambda: f32,
     chroma: usize,
     persistent: bool,
-    /// By context set.
+    /// Bits of flags, by context set.
     flags: [FlagBits; 4],
 }
 

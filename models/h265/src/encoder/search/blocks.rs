@@ -17,9 +17,9 @@ use trinity_bits::cabac::{BitCounter, ONE_BIT};
 
 /// A coded block, as one candidate.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outcome {
+pub(super) struct BlockOutcome {
     pub error: u64,
-    /// In 1/32768 bit.
+    /// The rate in 1/32768 bit.
     pub bits: u64,
     pub coded: bool,
     pub skip: bool,
@@ -124,7 +124,7 @@ impl Search<'_> {
 
     /// Predicts, transforms, quantizes and reconstructs one block in place;
     /// leaves the entropy state behind it.
-    pub(super) fn block(&mut self, c: usize, at: (usize, usize), log2: u32, mode: u8) -> Outcome {
+    pub(super) fn block(&mut self, c: usize, at: (usize, usize), log2: u32, mode: u8) -> BlockOutcome {
         self.block_with(c, at, log2, mode, None, Care::Hidden)
     }
 
@@ -199,7 +199,7 @@ impl Search<'_> {
         log2: u32,
         mode: u8,
         energy: u64,
-    ) -> Outcome {
+    ) -> BlockOutcome {
         let size = 1usize << log2;
         let (sx, sy) = if c == 0 { (0, 0) } else { self.sequence.chroma.shift() };
         let levels = &self.buffers.residual[..size * size];
@@ -217,7 +217,7 @@ impl Search<'_> {
             band.samples[band_at + row * band.width..][..size]
                 .copy_from_slice(&plane.samples[source_at + row * plane.width..][..size]);
         }
-        Outcome { error: 0, bits: counter.cost, coded, skip: false }
+        BlockOutcome { error: 0, bits: counter.cost, coded, skip: false }
     }
 
     /// Predicts and codes a block: transformed or not as `chosen` says, or as
@@ -230,7 +230,7 @@ impl Search<'_> {
         mode: u8,
         chosen: Option<bool>,
         care: Care,
-    ) -> Outcome {
+    ) -> BlockOutcome {
         let size = 1usize << log2;
         let count = size * size;
         let depth = self.sequence.depth;
@@ -254,7 +254,7 @@ impl Search<'_> {
         let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
 
         // No levels at all is the candidate to beat.
-        let mut best = Outcome { error: energy, bits: 0, coded: false, skip: false };
+        let mut best = BlockOutcome { error: energy, bits: 0, coded: false, skip: false };
         let mut best_cost = energy as f64;
         let mut best_state = entry;
         let buffers = &mut *self.buffers;
@@ -304,7 +304,7 @@ impl Search<'_> {
             let cost = error as f64 + self.lambda * counter.cost as f64;
             if cost < best_cost {
                 best_cost = cost;
-                best = Outcome { error, bits: counter.cost, coded: true, skip };
+                best = BlockOutcome { error, bits: counter.cost, coded: true, skip };
                 best_state = state;
                 self.tree.block_mut(c, z, log2).copy_from_slice(&buffers.levels[..count]);
                 let band = &mut self.bands[c];

@@ -23,7 +23,7 @@ pub struct Block<'a> {
 /// What coding is estimated to come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// In squared steps.
+    /// The error in squared steps.
     pub error: f32,
     pub bits: f32,
 }

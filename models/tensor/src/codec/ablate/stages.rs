@@ -46,7 +46,7 @@ pub struct Coding {
     pub reconstruction: Vec<u16>,
     /// Quantized coefficients, each block where its samples are.
     pub levels: Vec<i32>,
-    /// In coding order.
+    /// Blocks in coding order.
     pub blocks: Vec<Block>,
 }
 

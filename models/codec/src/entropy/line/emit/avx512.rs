@@ -8,6 +8,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::format::line::plan::LAST_CLASS;
+
 /// Lanes of a register, and of a tile.
 const WIDE: usize = 16;
 const LANES: usize = 32;
@@ -133,7 +135,7 @@ unsafe fn pushed<const RAW: bool, const FEW: bool>(
         let column =
             unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
         let class = _mm512_add_epi32(column, set(job.row_classes[row]));
-        let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+        let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(LAST_CLASS));
         // SAFETY: `lookup` has 64 entries.
         let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
         let low_half = _mm512_permutex2var_epi32(load(0), class, load(16));

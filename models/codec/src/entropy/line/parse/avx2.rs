@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 use crate::entropy::line::parse::job::{Job, PADDING};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
+use crate::format::line::plan::LAST_CLASS;
 
 /// Lanes of a register.
 const WIDE: usize = 8;
@@ -56,8 +57,8 @@ fn entries(job: &mut Job<'_>) {
         for (classes, found) in job.classes.chunks_exact(WIDE).zip(row.chunks_exact_mut(WIDE)) {
             let class = _mm256_add_epi32(load_i32(classes), _mm256_set1_epi32(row_class));
             let zero = _mm256_setzero_si256();
-            let class = _mm256_min_epi32(_mm256_max_epi32(class, zero), _mm256_set1_epi32(55));
-            // SAFETY: a class is 0 to 55 and `lookup` has 64 entries.
+            let class = _mm256_min_epi32(_mm256_max_epi32(class, zero), _mm256_set1_epi32(LAST_CLASS));
+            // SAFETY: a class is at most `LAST_CLASS` and `lookup` has 64 entries.
             let entry = unsafe { _mm256_i32gather_epi32::<4>(job.lookup.as_ptr().cast(), class) };
             store_u32(found, entry);
         }

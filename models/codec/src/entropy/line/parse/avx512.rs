@@ -7,6 +7,7 @@ use std::arch::x86_64::*;
 use crate::entropy::line::parse::job::{Job, PADDING};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
+use crate::format::line::plan::LAST_CLASS;
 
 /// Lanes of a register.
 const WIDE: usize = 16;
@@ -45,7 +46,7 @@ fn entries(job: &mut Job<'_>) {
     for (row_class, row) in job.entries.rows() {
         for (classes, found) in job.classes.chunks_exact(WIDE).zip(row.chunks_exact_mut(WIDE)) {
             let class = _mm512_add_epi32(load_i32(classes), set(row_class));
-            let class = _mm512_min_epi32(_mm512_max_epi32(class, set(0)), set(55));
+            let class = _mm512_min_epi32(_mm512_max_epi32(class, set(0)), set(LAST_CLASS));
             let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
             let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
             let high = _mm512_cmpge_epi32_mask(class, set(32));

@@ -9,6 +9,7 @@ use std::arch::aarch64::*;
 use crate::entropy::line::parse::job::{Job, PADDING};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS, Slot};
 use crate::entropy::line::tile::TAIL;
+use crate::format::line::plan::LAST_CLASS;
 
 /// Lanes of a register.
 const WIDE: usize = 4;
@@ -52,7 +53,7 @@ pub(crate) fn values(job: &mut Job<'_>) -> Option<()> {
 fn entries(job: &mut Job<'_>) {
     for (row_class, row) in job.entries.rows() {
         for (&class, found) in job.classes.iter().zip(row) {
-            *found = job.lookup[(class + row_class).clamp(0, 55) as usize];
+            *found = job.lookup[(class + row_class).clamp(0, LAST_CLASS) as usize];
         }
     }
 }

@@ -24,7 +24,7 @@ const LENGTHS: usize = 23;
 struct Contexts {
     zero: [Probability; CLASSES],
     negative: [Probability; 3],
-    /// By sign: what is left of one side says nothing of the other.
+    /// Probabilities by sign: what is left of one side says nothing of the other.
     more: [[[Probability; UNARY]; CLASSES]; 2],
     /// Beyond unary: how many bits follow, and those bits by place.
     longer: [Probability; LENGTHS],

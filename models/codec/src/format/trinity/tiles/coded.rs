@@ -10,7 +10,7 @@ use crate::stage::trellis::{Code, Costs, MAX_TARGET, UNIT};
 #[derive(Debug, Clone, Default)]
 pub struct Coded {
     pub bytes: Vec<u8>,
-    /// Of values that a sample may have; of a larger tile, not of all.
+    /// The error of values that a sample may have; of a larger tile, not of all.
     pub squared_error: f64,
     pub bits: Bits,
     /// Sum of distances from the nominal points in steps, and how many, by

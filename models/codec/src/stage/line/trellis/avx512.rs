@@ -7,6 +7,8 @@
 
 use std::arch::x86_64::*;
 
+use crate::format::line::plan::LAST_CLASS;
+
 /// Lanes of a register, and of a tile.
 const WIDE: usize = 16;
 const LANES: usize = 32;
@@ -128,7 +130,7 @@ unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool,
                 let column =
                     unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
                 let class = _mm512_add_epi32(column, row_class);
-                let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(55));
+                let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(LAST_CLASS));
                 let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
                 let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
                 let upper = _mm512_cmpge_epi32_mask(class, set(32));

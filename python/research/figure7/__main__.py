@@ -1,6 +1,6 @@
 """Fidelity against bits of models that are no language models (LLM.265, Figure 7).
 
-    python python/figure7 CACHE OUT.csv [--models minilm-l6-v2,whisper-base,mobile-sam] [--methods ...] [--bits ...]
+    python python/research/figure7 CACHE OUT.csv [--models minilm-l6-v2,whisper-base,mobile-sam] [--methods ...] [--bits ...]
 
 CACHE is where `cargo xtask models minilm-l6-v2 whisper-base mobile-sam asterisk-en` put them. Each row of OUT.csv is
 one model after one method at one rate, beside the same model uncoded. Rows that OUT.csv has already are left alone, so

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
-from .. import _coded, _core
-from .._errors import RunError
-from ..torch import DeviceCodec
+from trinity import _coded, _core
+from trinity import RunError
+from trinity.torch import DeviceCodec
 
 #: Values that share a scale in rounding to nearest.
 GROUP = 128

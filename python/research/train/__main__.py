@@ -1,4 +1,4 @@
-"""``python -m trinity.train RUN.toml``: trains, writes rows, checkpoints and a summary."""
+"""``python python/research/train RUN.toml``: trains, writes rows, checkpoints and a summary; `many`: a table of runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import os
 import sys
 from typing import Any
 
-from .._errors import Error, InputError
-from ._config import load
+from pathlib import Path
+
+# A folder that is run is no package to itself, and is one to the folder above.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from train._config import load  # noqa: E402
+from trinity import Error, InputError  # noqa: E402
 
 
 def _say(row: dict[str, Any]) -> None:
@@ -26,9 +31,9 @@ def _say(row: dict[str, Any]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trinity.train",
+        prog="python python/research/train",
         description="Trains a byte-level model with coded gradients or activations.",
-        epilog="example: python -m trinity.train run.toml; see docs/training.md",
+        epilog="example: python python/research/train run.toml; see docs/training.md",
     )
     parser.add_argument("run", help="the run, a TOML file")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
@@ -42,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(run.as_dict(), indent=1))
             return 0
         try:
-            from ._loop import train
+            from train._loop import train
         except ModuleNotFoundError as missing:
             raise InputError(f"{missing.name} is not installed\nhelp: pip install 'trinity[torch]'") from None
         summary = train(run, resume=asked.resume, force=asked.force, say=None if asked.quiet else _say)
@@ -59,4 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["many"]:
+        from train._many import main as many
+
+        sys.exit(many(sys.argv[2:]))
     sys.exit(main())

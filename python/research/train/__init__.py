@@ -1,6 +1,6 @@
 """Training with coded communication: what gradients and activations lose, and what that costs a model.
 
-``python -m trinity.train RUN.toml`` trains a byte-level Llama-style model with N
+``python python/research/train RUN.toml`` trains a byte-level Llama-style model with N
 data-parallel replicas or S pipeline stages, simulated exactly in one process; under
 ``torchrun`` replicas are processes, and end with the same bits. See docs/training.md.
 """

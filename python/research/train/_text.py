@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .._errors import InputError
+from trinity import InputError
 
 Bytes = npt.NDArray[np.uint8]
 MARK = b"\x1e "

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from .._errors import InputError, RunError
+from trinity import InputError, RunError
 
 #: Seconds until a rank that says nothing counts as gone.
 PATIENCE_S = 120

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from .._errors import InputError
+from trinity import InputError
 
 #: Layers, hidden size, heads, key-value heads, width of the feed-forward layer.
 SHAPES: dict[str, tuple[int, int, int, int, int]] = {

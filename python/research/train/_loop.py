@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .._errors import InputError, RunError
+from trinity import InputError, RunError
 from . import _evaluate, _text
 from ._coders import Clock
 from ._config import Run

@@ -7,6 +7,7 @@ nothing but the runs in flight.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import difflib
 import json
@@ -18,7 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from .._errors import Error, InputError
+from trinity import Error, InputError
 from . import _config
 from ._config import Run
 
@@ -158,14 +159,13 @@ def table(summaries: list[dict[str, Any]]) -> list[list[Any]]:
     return rows
 
 
-if __name__ == "__main__":
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="python -m trinity.train._many", description=__doc__)
+def main(arguments: list[str] | None = None) -> None:
+    """``python python/research/train many RUNS.toml --out DIR``."""
+    parser = argparse.ArgumentParser(prog="python python/research/train many", description=__doc__)
     parser.add_argument("runs")
     parser.add_argument("--out", required=True)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--part", help="only runs whose names begin so")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     run_all(asked.runs, asked.out, asked.workers, asked.seconds, asked.part)
