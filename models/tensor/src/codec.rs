@@ -32,6 +32,7 @@ mod residual;
 mod rungs;
 mod scalar;
 mod symbols;
+pub mod table;
 mod tag;
 mod tiling;
 mod trinity;
