@@ -174,6 +174,20 @@ pub(crate) fn restored(
     denormalized(encoded, normalized(encoded, decode)?)
 }
 
+/// As [`restored`], where a stream may hold scales that take values beyond all numbers.
+pub(crate) fn restored_finite(
+    encoded: &Encoded,
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<Tensor, Error> {
+    restored(encoded, |bytes, rows, cols| {
+        let values = decode(bytes, rows, cols)?;
+        if values.iter().all(|value| value.is_finite()) {
+            return Ok(values);
+        }
+        Err(Error::corrupt(HEADER, "scales beyond all numbers"))
+    })
+}
+
 /// The tensor of a coded one's normalized values.
 pub(crate) fn denormalized(encoded: &Encoded, normalized: Decoded) -> Result<Tensor, Error> {
     let mut data = crate::memory::zeroed(encoded.values() * encoded.dtype.bytes())?;
