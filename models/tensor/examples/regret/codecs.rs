@@ -103,7 +103,7 @@ impl Contestant {
                         .entropy
                         .iter()
                         .copied()
-                        .filter(|&own| plan.entropy == own.into())
+                        .filter(|&own| Entropy::from(own) == plan.entropy)
                         .collect(),
                     ..self.profile.stages.clone()
                 };
