@@ -1,6 +1,8 @@
 //! One colour for a codec, on every chart of every page.
 
-/// Codecs and scenarios with a colour of their own; the neutral one is for
+use trinity_tensor::codec::table::TABLE;
+
+/// Scenarios with a colour of their own beside the codecs of [`TABLE`]; the neutral one is for
 /// what has no codec.
 const KNOWN: &[(&str, &str)] = &[
     ("uncompressed", NEUTRAL),
@@ -9,30 +11,10 @@ const KNOWN: &[(&str, &str)] = &[
     ("order-0 entropy", "#9aa3ad"),
     ("gaussian bound", "#6b7480"),
     ("three-in-one", "#4c78a8"),
-    ("h264", "#f58518"),
-    ("h265", "#e45756"),
     ("nvenc", "#3aa6a0"),
     ("nvdec", "#3aa6a0"),
-    ("line", "#54a24b"),
     ("line-sm", "#a0c850"),
-    ("line-fast", "#7fb93c"),
-    ("line-uniform", "#c6d84a"),
-    ("trinity", "#9d5fc9"),
-    ("trinity-lite", "#d67195"),
-    ("trinity-static", "#a8577a"),
-    ("trinity-max", "#6f4fb0"),
     ("paper", "#86a5c9"),
-    ("uniform+ac", "#b8860b"),
-    ("rtn", "#9d755d"),
-    ("rtn-128g", "#c49a6c"),
-    ("nf4", "#e0a800"),
-    ("mxfp4", "#c9b037"),
-    ("x264", "#f7a35c"),
-    ("x265", "#ee8e8d"),
-    ("svtav1", "#2f8f9d"),
-    ("aom", "#1f6f8b"),
-    ("int+cabac", "#5d8aa8"),
-    ("mxfp+cabac", "#7d9ec0"),
     ("best-baseline", "#5d8aa8"),
 ];
 
@@ -50,7 +32,9 @@ pub fn colours<S: AsRef<str>>(names: &[S]) -> Vec<&'static str> {
     let mut given: Vec<&'static str> = Vec::new();
     for name in names {
         let name = name.as_ref();
-        let known = KNOWN.iter().find(|(known, _)| *known == name).map(|(_, colour)| *colour);
+        let listed = TABLE.iter().filter_map(|listing| Some((listing.name, listing.colour?)));
+        let known = listed.chain(KNOWN.iter().copied()).find(|(known, _)| *known == name);
+        let known = known.map(|(_, colour)| colour);
         let colour = known.unwrap_or_else(|| {
             // Where the search begins is the name's own, so that lists that differ little agree.
             let start = name.bytes().fold(7usize, |hash, byte| hash.wrapping_mul(31) + usize::from(byte));

@@ -135,14 +135,10 @@ pub fn line_plan_info(plan: &[u8]) -> PyResult<(usize, usize, f32, usize)> {
 const SAFE_EXPONENTS: [(&str, i16); 3] = [("f32", 120), ("bf16", 120), ("f16", 14)];
 /// The bit of a tile's first word that says that values are kept exactly (FORMAT.md).
 const EXCEPTIONS: u16 = 1 << 6;
-/// Bytes before a slab's stream: the exponent of its values.
-const EXPONENT_BYTES: usize = 2;
-
 /// The stream of a slab as kernels decode it to the bits of a CPU, its step in the tensor's own scale; nothing
 /// where they would not.
 fn on_device(coded: &[u8], dtype: &str) -> Option<Vec<u8>> {
-    let (exponent, stream) = coded.split_first_chunk::<EXPONENT_BYTES>()?;
-    let exponent = i16::from_le_bytes(*exponent);
+    let (exponent, stream) = trinity_tensor::codec::line_stream(coded)?;
     let most = SAFE_EXPONENTS.iter().find(|(name, _)| *name == dtype)?.1;
     let opened = Stream::open(stream).ok()?;
     let plan = opened.plan();

@@ -11,25 +11,21 @@ use crate::{Error, Progress, Shard};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trinity_config::nearest;
-use trinity_tensor::codec::{PAPER_BASELINES, Rate};
+use trinity_tensor::codec::Rate;
+use trinity_tensor::codec::table;
 use trinity_tensor::compare::{
     ClassLine, ComparisonRow, GAUSSIAN, Goal, InputTensor, Job, ORDER0, Turn, by_class, column,
 };
 use trinity_tensor::pipeline::first_non_finite;
 use trinity_tensor::{Class, Entry, LimitingFactor, TensorFile};
 
-/// What is compared where no codec is named: one of each kind that this
-/// project brings. Other programs' encoders and other profiles take longer
-/// than all of these.
-const OWN: [&str; 8] = ["trinity", "h265", "h264", "uniform+ac", "rtn", "rtn-128g", "nf4", "mxfp4"];
-
 /// Rates where none is named, bits per value.
 pub const USUAL_BITS: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 
-/// The codecs compared where none is named: ours, and the paper's eight
-/// baselines.
+/// The codecs compared where none is named: one of each kind that this project brings, and the
+/// paper's eight baselines. Other programs' encoders and other profiles take longer than all of these.
 pub fn usual_codecs() -> Vec<String> {
-    OWN.iter().chain(&PAPER_BASELINES).map(|&name| name.into()).collect()
+    table::listed(|listing| listing.usual)
 }
 
 /// Tensors and what to hold side by side on each.

@@ -27,7 +27,7 @@ use trinity_lm::{
     Checkpoint, Hooks, Model, NoHooks, Reference, Score, Text, builtin,
     cache::Turned,
     coding::{CodedPaths, Coding},
-    principal::{InBasis, TurnedInBasis},
+    principal::InBasis,
     score_against,
     weights::Calibrator,
 };
@@ -295,11 +295,12 @@ impl Evaluation {
                 ));
             }
             Some(calibrator) if coding.needs_cache_basis() => {
-                Some(Box::new(InBasis { hooks, bases: calibrator.cache_bases(&self.model, sink)? }))
+                let bases = calibrator.cache_bases(&self.model, sink)?;
+                Some(Box::new(InBasis { hooks, turns: None, bases }))
             }
             Some(calibrator) if coding.takes_moments() && coding.before_rotary() => {
                 let (turns, bases) = calibrator.early_cache(&self.model, sink)?;
-                Some(Box::new(TurnedInBasis { hooks, turns, bases }))
+                Some(Box::new(InBasis { hooks, turns: Some(turns), bases }))
             }
             Some(calibrator) if coding.takes_moments() => {
                 Some(Box::new(Turned { hooks, turns: calibrator.cache_turns(&self.model)? }))

@@ -79,3 +79,40 @@ impl Bars {
         (accuracy < bar || accuracy.is_nan()).then(|| Breach { set: set.to_owned(), measured: accuracy, bar })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[error]\na = 0.1\n[worst]\na = 0.3\n[left-out]\na = 0.2\n[accuracy]\na = 0.9\n";
+
+    /// Every kind of bar, at the bar, beyond it, and where no number came out.
+    #[test]
+    fn a_bar_is_met_up_to_itself_and_never_by_what_is_no_number() {
+        type Judge = fn(&Bars, &str, f64) -> Option<Breach>;
+        let bars = Bars::parse(TEXT).unwrap();
+        for (judge, met, missed, named) in [
+            (Bars::judge_error as Judge, 0.1, 0.1001, "a"),
+            (Bars::judge_worst, -0.3, -0.31, "a, worst row"),
+            (Bars::judge_left_out, 0.2, 0.25, "a, left out"),
+            (Bars::judge_accuracy, 0.9, 0.89, "a"),
+        ] {
+            assert_eq!(judge(&bars, "a", met), None);
+            assert_eq!(judge(&bars, "a", f64::NAN).map(|breach| breach.set), Some(named.into()));
+            let breach = judge(&bars, "a", missed).unwrap();
+            assert_eq!((breach.set.as_str(), breach.measured), (named, missed.abs()));
+            assert_eq!(judge(&bars, "nobody's", 1e9), None, "a set without a bar");
+        }
+        let said = bars.judge_error("a", 0.255).unwrap().to_string();
+        assert_eq!(said, "a: 25.5 %, the bar is 10.0 %");
+    }
+
+    #[test]
+    fn a_file_of_bars_has_every_table_and_no_other() {
+        assert!(Bars::load().is_ok());
+        for (from, to) in [("[accuracy]\na = 0.9\n", ""), ("[worst]", "[wurst]"), ("0.2", "\"much\"")] {
+            let said = Bars::parse(&TEXT.replace(from, to)).unwrap_err().to_string();
+            assert!(said.contains("bars.toml"), "{said}");
+        }
+    }
+}

@@ -462,3 +462,115 @@ impl Links {
         Self { links: self.links.iter().map(|(name, link)| (name.clone(), link.unseen())).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "source,gpu,fabric,op,n_gpus,gpus_per_node,bytes,time_us\n";
+
+    fn measurements(rows: &str) -> Measurements {
+        Measurements::of(&Table::parse("t.csv", format!("{HEAD}{rows}").as_bytes(), &COLUMNS).unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn rows_that_are_no_collective_are_named_and_the_rest_is_read() {
+        let found = measurements(
+            "nccl-tests,A100-80GB,NVSwitch 600,all_reduce,8,8,1048576,40\n\
+             nccl-tests,A100-80GB,NVSwitch 600,broadcast,8,8,1048576,40\n\
+             nccl-tests,A100-80GB,NVSwitch 600,all_reduce,1,8,1048576,40\n\
+             Vidur,H100,DGX H100,send_recv,2,8,4096,soon\n\
+             Vidur,H100,DGX H100,send_recv,2,8,4096,11\n",
+        );
+        let said: Vec<(usize, bool)> = found
+            .malformed
+            .iter()
+            .map(|problem| {
+                (
+                    problem.line,
+                    ["broadcast", "two GPUs", "soon"].iter().any(|word| problem.message.contains(word)),
+                )
+            })
+            .collect();
+        assert_eq!(said, [(3, true), (4, true), (5, true)], "{:?}", found.malformed);
+        let [switch, pair] = &found.measurements[..] else { panic!("{found:?}") };
+        assert_eq!((switch.operation, switch.ranks, switch.bytes), (Operation::AllReduce, 8, 1_048_576.0));
+        assert!((switch.seconds - 40e-6).abs() < 1e-18 && !switch.is_traced());
+        assert_eq!((switch.path().as_str(), pair.path().as_str()), ("a100-nvswitch", "h100-dgx"));
+        assert!(pair.is_traced() && pair.describe().starts_with("send/recv of 0.00 MiB over 2 H100"));
+    }
+
+    fn all_reduce(gpu: &str, fabric: &str, ranks: u32, bytes: f64, seconds: f64) -> Measurement {
+        Measurement {
+            source: "nccl-tests".into(),
+            gpu: gpu.into(),
+            fabric: fabric.into(),
+            operation: Operation::AllReduce,
+            ranks,
+            ranks_per_node: 8,
+            bytes,
+            seconds,
+        }
+    }
+
+    #[test]
+    fn a_fabric_without_constants_borrows_those_of_its_gpu() {
+        let links = Links::load(&[]).unwrap();
+        let own = all_reduce("V100", "NVLink node", 8, 1e8, 1e-3);
+        assert_eq!(links.nearest(&own), links.links.get("v100-nvlink"));
+        let strange = all_reduce("A100-80GB", "something new", 8, 1e8, 1e-3);
+        assert!(!links.links.contains_key(&strange.path()), "{}", strange.path());
+        let borrowed = links.nearest(&strange).unwrap();
+        assert!(links.links.iter().any(|(name, link)| name.starts_with("a100") && link == borrowed));
+        let (pairs, without) = score(&links, &[own, strange]);
+        assert_eq!((pairs.len(), without), (2, 1));
+        // A ring moves 7/4 of a message at 240 GB/s or so: milliseconds for 100 MB, and ten times as long for ten.
+        let of = |bytes| score(&links, &[all_reduce("V100", "NVLink node", 8, bytes, 1.0)]).0[0].predicted;
+        assert!((5.0..12.0).contains(&(of(1e9) / of(1e8))) && of(1e8) > 1e-4, "{} {}", of(1e9), of(1e8));
+    }
+
+    #[test]
+    fn a_fit_finds_constants_that_times_were_made_of() {
+        let links = Links::load(&[]).unwrap();
+        let made = Links::load(&["links.v100-nvlink.bandwidth-gb-per-s=31".into()]).unwrap();
+        let constants = made.links["v100-nvlink"];
+        let timed: Vec<Measurement> = [1e5, 1e6, 1e7, 1e8, 1e9]
+            .into_iter()
+            .flat_map(|bytes| [4, 8].map(|ranks| all_reduce("V100", "NVLink node", ranks, bytes, 1.0)))
+            .map(|own| Measurement { seconds: own.seconds_on(&constants), ..own })
+            .collect();
+        let fitted = refit(&links, &timed);
+        let found = fitted.links["v100-nvlink"].bandwidth_gb_per_s.unwrap();
+        assert!((found / 31.0 - 1.0).abs() < 0.03, "{found}");
+        assert_eq!(fitted.links["a100-dgx"], links.links["a100-dgx"], "another fabric stays");
+        let worst =
+            k_fold(&links, &timed, 5).into_iter().fold(0.0, |worst: f64, error| worst.max(error.abs()));
+        assert!(worst < 0.1, "{worst}");
+        assert!(leave_one_group_out(&links, &timed).iter().all(|error| error.abs() < 0.1));
+    }
+
+    #[test]
+    fn a_line_between_neighbours_is_exact_on_powers() {
+        let line: Vec<Measurement> = [1e6, 4e6, 2e6, 8e6]
+            .map(|bytes| all_reduce("V100", "NVLink node", 8, bytes, 3e-9 * bytes))
+            .into();
+        assert!(between_neighbours(&line).unwrap() < 1e-12);
+        let bent = Measurement { seconds: 2.0 * line[2].seconds, ..line[2].clone() };
+        let off = between_neighbours(&[line[0].clone(), bent, line[1].clone()]).unwrap();
+        assert!((off - 0.5).abs() < 1e-12, "{off}");
+        assert_eq!(between_neighbours(&line[..2]), None);
+    }
+
+    #[test]
+    fn an_assignment_of_a_link_has_its_range_and_name() {
+        for (assignment, word) in [
+            ("links.v100-nvlink.bandwidth-gb-per-s=-1", "above zero"),
+            ("links.v100-nvlink.bandwith-gb-per-s=9", "bandwidth-gb-per-s"),
+        ] {
+            let said = Links::load(&[assignment.into()]).unwrap_err().to_string();
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(Links::load(&["a100.gpu.gemm-efficiency=0.5".into()]).is_ok(), "others' are others'");
+    }
+}

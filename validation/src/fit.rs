@@ -107,3 +107,43 @@ fn along(before: &Calibrations, now: &Calibrations, axes: &[Axis]) -> Option<Cal
     }
     (trial != *now).then_some(trial)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATHS: [&str; 2] = ["a100.gpu.gemm_efficiency", "a100.gpu.fp16_efficiency"];
+
+    fn at(calibrations: &Calibrations) -> [f64; 2] {
+        PATHS.map(|path| calibrations.get(path).unwrap())
+    }
+
+    /// A valley that runs across both axes, with its end inside their ranges.
+    #[test]
+    fn a_fit_finds_where_the_objective_is_least() {
+        let start = Calibrations::load(&[]).unwrap();
+        let valley = |calibrations: &Calibrations| {
+            let [a, b] = at(calibrations);
+            10.0 * (a + b - 1.3).powi(2) + (a - b - 0.1).powi(2)
+        };
+        let (found, least) = fit(&start, &PATHS, Effort::FULL, valley);
+        let [a, b] = at(&found);
+        assert!((a - 0.7).abs() < 0.02 && (b - 0.6).abs() < 0.02, "{a} {b}: {least}");
+        assert_eq!(least, valley(&found));
+        assert!(least < valley(&start));
+        let (again, same) = fit(&start, &PATHS, Effort::FULL, valley);
+        assert_eq!((at(&again), same), (at(&found), least), "the same on every run");
+    }
+
+    #[test]
+    fn a_fit_leaves_no_range_and_moves_only_what_it_is_given() {
+        let start = Calibrations::load(&[]).unwrap();
+        let (found, _) = fit(&start, &PATHS[..1], Effort::FULL, |calibrations| -at(calibrations)[0]);
+        let (_, high) = Calibrations::range(PATHS[0]).unwrap();
+        assert_eq!(at(&found), [high, at(&start)[1]]);
+        let (same, least) = fit(&start, &["a100.gpu.none_such"], Effort::FULL, |_| 7.0);
+        assert!(same == start && least == 7.0, "a name that nothing has");
+        let (same, _) = fit(&start, &PATHS, Effort::FOLD, |_| f64::NAN);
+        assert!(same == start, "nothing is less than what is no number");
+    }
+}

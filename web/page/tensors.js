@@ -6,7 +6,6 @@ import { histogramPlot, mark, ratePlot } from "./plot.js";
 import { refusal } from "./answers.js";
 import { svg } from "./format.js";
 
-const CODECS = ["trinity", "trinity-lite", "h265", "h264", "uniform+ac", "rtn", "rtn-128g", "nf4", "mxfp4", "int+cabac", "int+deflate", "mxfp+cabac"];
 const BITS = [2, 2.5, 3, 3.5, 4];
 const SAMPLES = [4096, 16384, 65536, 262144];
 
@@ -62,7 +61,7 @@ export function tensorView({ ask, use, announce }) {
       state.way = (await ask({ do: "way", tensor: name, nmse: 0.01, sample: 16384 })).answer;
       if (run !== state.run) return;
       draw();
-      for (const codec of CODECS) {
+      for (const codec of state.list.codecs) {
         const { answer } = await ask({ do: "rates", tensor: name, codec, bits: BITS, sample: state.sample });
         if (run !== state.run) return;
         state.rates.push(...answer);
@@ -104,7 +103,7 @@ export function tensorView({ ask, use, announce }) {
 
   function blockFigure() {
     const block = state.block;
-    const codec = el("select", { "aria-label": "codec of the picture", onchange: (event) => ((state.codec = event.target.value), picture()) }, ...CODECS.map((name) => el("option", { selected: name === state.codec }, name)));
+    const codec = el("select", { "aria-label": "codec of the picture", onchange: (event) => ((state.codec = event.target.value), picture()) }, ...state.list.codecs.map((name) => el("option", { selected: name === state.codec }, name)));
     const bits = el("input", { type: "range", min: 1, max: 8, step: 0.25, value: state.bits, "aria-label": "bits per value of the picture", onchange: (event) => ((state.bits = Number(event.target.value)), picture()) });
     const head = el("p", {}, codec, " at ", bits, ` ${state.bits} bits per value`);
     if (!block) return el("div", {}, head, el("p", { class: "hint" }, "coding …"));
@@ -153,7 +152,7 @@ export function tensorView({ ask, use, announce }) {
     const rows = state.rates.map((rate) =>
       el("tr", {}, el("td", {}, rate.codec), el("td", {}, rate.target), el("td", { class: "number" }, rate.bits_per_value?.toFixed(3) ?? "–"), el("td", { class: "number" }, rate.snr_db?.toFixed(2) ?? "–"), el("td", {}, rate.missed ?? el("button", { type: "button", class: "use", onclick: () => use(FIELDS[state.class], Number(rate.bits_per_value.toFixed(3)), state.class) }, `use for ${state.class}s`))),
     );
-    const running = names.length < CODECS.length ? el("p", { class: "hint" }, `${names.length} of ${CODECS.length} codecs done …`) : null;
+    const running = names.length < state.list.codecs.length ? el("p", { class: "hint" }, `${names.length} of ${state.list.codecs.length} codecs done …`) : null;
     return el("div", {}, running, legend, ratePlot(curves, "decibels over bits per value, by codec"), el("details", {}, el("summary", {}, "every rate, and what to use in the study"), el("table", {}, el("thead", {}, el("tr", {}, ...["codec", "asked", "bits per value", "SNR, dB", ""].map((head) => el("th", {}, head)))), el("tbody", {}, ...rows))));
   }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use trinity_study::rates::{Block, PieceRate, Way, block, rates, way};
 use trinity_study::tensors::Line;
 use trinity_tensor::codec::Rate;
+use trinity_tensor::codec::table::listed;
 use trinity_tensor::{Entry, TensorFile};
 
 /// Values beyond which a sample would keep the page busy for long.
@@ -44,7 +45,7 @@ impl Opened {
         Ok(Self { name: name.to_owned(), file })
     }
 
-    /// The tensors, without looking at their values.
+    /// The tensors, without looking at their values, and the codecs to try on them.
     pub fn list(&self) -> Value {
         let line = |entry: &Entry| {
             json!({
@@ -57,7 +58,8 @@ impl Opened {
             })
         };
         let lines: Vec<Value> = self.file.entries().iter().map(line).collect();
-        json!({ "file": self.name, "format": self.file.format(), "tensors": lines })
+        let codecs = listed(|listing| listing.on_page);
+        json!({ "file": self.name, "format": self.file.format(), "tensors": lines, "codecs": codecs })
     }
 
     pub fn statistics(&self, tensor: &str) -> Result<Value, Refusal> {

@@ -7,7 +7,7 @@ use super::{
     read_faults, wide_function,
 };
 use crate::error::{During, Error};
-use cudarc::driver::{CudaFunction, result, sys};
+use cudarc::driver::{CudaFunction, sys};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use trinity_codec::line::{SCALE, TAIL};
@@ -239,20 +239,5 @@ impl Decoder {
     ) -> Result<Vec<Faulty>, Error> {
         // SAFETY: faults stand at the start of the workspace.
         unsafe { read_faults(workspace, self.image.tiles * count, stream) }
-    }
-
-    /// Copies the head of a stream on the device, from which a decoder can be made. Waits.
-    ///
-    /// # Safety
-    ///
-    /// `source` holds `bytes` on the device.
-    pub unsafe fn fetch_head(source: Address, bytes: usize, stream: sys::CUstream) -> Result<Vec<u8>, Error> {
-        let mut head = vec![0u8; bytes];
-        // SAFETY: the caller's promise; the copy has ended before `head` is read.
-        unsafe {
-            result::memcpy_dtoh_async(&mut head, source, stream).during("cuMemcpyDtoH")?;
-            result::stream::synchronize(stream).during("cuStreamSynchronize")?;
-        }
-        Ok(head)
     }
 }

@@ -31,10 +31,8 @@ fn nmse(original: &[f32], recon: &[f32]) -> f64 {
 }
 
 /// Chains of stages that no built-in profile has, by a name of their own.
-const CHAINS: [(&str, &str); 13] = [
+const CHAINS: [(&str, &str); 11] = [
     ("binary", "entropy = [\"binary\"]"),
-    ("raw", "entropy = [\"raw\"]"),
-    ("raw-dct", "entropy = [\"raw\"]\ntransform = [\"dct-8x8\"]\nprediction = [\"row-mean\"]"),
     ("means", "prediction = [\"row-and-column-mean\"]"),
     ("column-mean", "prediction = [\"column-mean\"]\nentropy = [\"static\"]\nquantization = \"rdoq\""),
     ("above", "prediction = [\"above-12\"]\nquantization = \"dead-zone\""),
@@ -711,7 +709,7 @@ fn a_profile_of_any_two_alternatives_round_trips_or_says_why_not() {
         ),
         ("prediction", &["none", "above-12", "row-mean", "column-mean", "row-and-column-mean", "intra"]),
         ("quantization", &["dead-zone", "rdoq", "trellis-4", "trellis-8", "trellis-256"]),
-        ("entropy", &["adaptive", "static", "binary", "raw"]),
+        ("entropy", &["adaptive", "static", "binary"]),
     ];
     let (rows, cols) = (37, 41);
     let values: Vec<f32> =
@@ -755,8 +753,8 @@ fn a_profile_of_any_two_alternatives_round_trips_or_says_why_not() {
                 for (stage, choice) in [(*one, a), (*other, b)] {
                     let stage = if stage == "entropy" { "entropy coding" } else { stage };
                     let cost = stages.iter().find(|cost| cost.stage == stage).unwrap();
-                    let rounded = ["binary", "raw"].iter().any(|entropy| [a, b].contains(entropy));
-                    assert!(cost.choice == choice || stage == "quantization" && rounded, "{text}: {cost:?}");
+                    let rounded = stage == "quantization" && [a, b].contains(&"binary");
+                    assert!(cost.choice == choice || rounded, "{text}: {cost:?}");
                     assert!(
                         cost.serial_values >= 1
                             && cost.operations_per_value >= cost.multiplications_per_value

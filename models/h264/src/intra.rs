@@ -329,3 +329,144 @@ fn predict_chroma_dc(edge: &MbEdge, height: usize, out: &mut [[u16; 8]; 16]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Available = Available { left: true, top: true, top_left: true, top_right: true };
+    const NONE: Available = Available { left: false, top: false, top_left: false, top_right: false };
+
+    /// Samples 10 … 13 on the left from the top down, corner 9, 1 … 8 above.
+    fn edge(available: Available) -> Edge<4> {
+        Edge::new(&[10, 11, 12, 13], 9, &[1, 2, 3, 4, 5, 6, 7, 8], available, 8)
+    }
+
+    fn predicted(edge: &Edge<4>, mode: u8) -> [[u16; 4]; 4] {
+        let mut out = [[0; 4]; 4];
+        edge.predict(mode, &mut out);
+        out
+    }
+
+    /// Clause 8.3.1.2, written out by hand.
+    #[test]
+    fn every_4x4_mode_predicts_what_its_clause_says() {
+        let edge = edge(ALL);
+        assert_eq!(predicted(&edge, mode::VERTICAL), [[1, 2, 3, 4]; 4]);
+        assert_eq!(predicted(&edge, mode::HORIZONTAL), [[10; 4], [11; 4], [12; 4], [13; 4]]);
+        assert_eq!(predicted(&edge, mode::DC), [[7; 4]; 4]);
+        let down_left = [[2, 3, 4, 5], [3, 4, 5, 6], [4, 5, 6, 7], [5, 6, 7, 8]];
+        assert_eq!(predicted(&edge, mode::DIAGONAL_DOWN_LEFT), down_left);
+        // (10 + 2·9 + 1 + 2) / 4 on the diagonal.
+        let down_right = [[7, 3, 2, 3], [10, 7, 3, 2], [11, 10, 7, 3], [12, 11, 10, 7]];
+        assert_eq!(predicted(&edge, mode::DIAGONAL_DOWN_RIGHT), down_right);
+        let vertical_right = [[5, 2, 3, 4], [7, 3, 2, 3], [10, 5, 2, 3], [11, 7, 3, 2]];
+        assert_eq!(predicted(&edge, mode::VERTICAL_RIGHT), vertical_right);
+        let horizontal_down = [[10, 7, 3, 2], [11, 10, 10, 7], [12, 11, 11, 10], [13, 12, 12, 11]];
+        assert_eq!(predicted(&edge, mode::HORIZONTAL_DOWN), horizontal_down);
+        let vertical_left = [[2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6]];
+        assert_eq!(predicted(&edge, mode::VERTICAL_LEFT), vertical_left);
+        let horizontal_up = [[11, 11, 12, 12], [12, 12, 13, 13], [13, 13, 13, 13], [13; 4]];
+        assert_eq!(predicted(&edge, mode::HORIZONTAL_UP), horizontal_up);
+    }
+
+    #[test]
+    fn what_is_missing_is_filled_or_left_out() {
+        let top = Available { top: true, ..NONE };
+        let left = Available { left: true, ..NONE };
+        assert_eq!(predicted(&edge(left), mode::DC), [[12; 4]; 4]);
+        assert_eq!(predicted(&edge(top), mode::DC), [[3; 4]; 4]);
+        assert_eq!(predicted(&edge(NONE), mode::DC), [[128; 4]; 4]);
+        // The last sample above stands for those to the right of it.
+        assert_eq!(predicted(&edge(top), mode::DIAGONAL_DOWN_LEFT)[3], [4; 4]);
+        for (available, allowed) in [(NONE, vec![2]), (top, vec![0, 2, 3, 7]), (left, vec![1, 2, 8])] {
+            let found: Vec<u8> = (0..12).filter(|&mode| edge(available).allows(mode)).collect();
+            assert_eq!(found, allowed, "{available:?}");
+        }
+        assert!((0..9).all(|mode| edge(ALL).allows(mode)) && !edge(ALL).allows(9));
+        let no_corner = Available { top_left: false, ..ALL };
+        assert!([4, 5, 6].iter().all(|&mode| !allows_nxn(mode, no_corner)));
+        assert!(!allows_16x16(mode::PLANE_16X16, no_corner) && !allows_chroma(3, no_corner));
+        assert!(allows_chroma(mode::CHROMA_VERTICAL, top) && !allows_chroma(mode::CHROMA_VERTICAL, left));
+        assert!(allows_chroma(mode::CHROMA_HORIZONTAL, left) && !allows_chroma(mode::CHROMA_HORIZONTAL, top));
+    }
+
+    /// What is flat stays flat in every mode, filtered or not.
+    #[test]
+    fn a_flat_edge_predicts_itself() {
+        let edge = Edge::<8>::new(&[77; 8], 77, &[77; 16], ALL, 8);
+        for edge in [edge, edge.filtered()] {
+            for mode in 0..9 {
+                let mut out = [[0; 8]; 8];
+                edge.predict(mode, &mut out);
+                assert_eq!(out, [[77; 8]; 8], "{mode}");
+            }
+        }
+        let edge = MbEdge { left: [77; 16], corner: 77, top: [77; 16], available: ALL, depth: 8 };
+        for mode in 0..4 {
+            let mut out = [[0; 16]; 16];
+            predict_16x16(&edge, mode, &mut out);
+            assert_eq!(out, [[77; 16]; 16], "{mode}");
+            for height in [8, 16] {
+                let mut out = [[0; 8]; 16];
+                predict_chroma(&edge, mode, height, &mut out);
+                assert!(out[..height].iter().all(|row| row == &[77; 8]), "{mode} {height}");
+            }
+        }
+    }
+
+    /// Clause 8.3.2.2.1 at the ends of the line, and where no corner is.
+    #[test]
+    fn an_8x8_edge_is_smoothed_as_far_as_it_is_there() {
+        let left = [10, 20, 30, 40, 50, 60, 70, 80];
+        let top = [12, 24, 36, 48, 60, 72, 84, 96, 8, 8, 8, 8, 8, 8, 8, 16];
+        let whole = Edge::<8>::new(&left, 100, &top, ALL, 8).filtered();
+        assert_eq!((whole.line[0], whole.line[7], whole.line[8]), (78, 35, 56));
+        assert_eq!((whole.line[9], whole.line[24]), (37, 14));
+        let apart = Available { top_left: false, ..ALL };
+        let apart = Edge::<8>::new(&left, 100, &top, apart, 8).filtered();
+        assert_eq!((apart.line[7], apart.line[9]), (13, 15));
+        let top_alone = Available { left: false, ..ALL };
+        assert_eq!(Edge::<8>::new(&left, 100, &top, top_alone, 8).filtered().line[8], 78);
+        let left_alone = Available { top: false, ..ALL };
+        assert_eq!(Edge::<8>::new(&left, 100, &top, left_alone, 8).filtered().line[8], 78);
+    }
+
+    /// A plane through the neighbours goes on as a plane, up to the largest sample.
+    #[test]
+    fn planes_go_on_and_end_at_the_largest_sample() {
+        let of = |step: u16| MbEdge {
+            left: std::array::from_fn(|y| 40 + step * (y as u16 + 1)),
+            corner: 40,
+            top: std::array::from_fn(|x| 40 + step * (x as u16 + 1)),
+            available: ALL,
+            depth: 8,
+        };
+        let mut out = [[0; 16]; 16];
+        predict_16x16(&of(2), mode::PLANE_16X16, &mut out);
+        for (y, row) in out.iter().enumerate() {
+            for (x, &value) in row.iter().enumerate() {
+                assert!(value.abs_diff(40 + 2 * (x + y + 2) as u16) <= 1, "{x} {y}: {value}");
+            }
+        }
+        predict_16x16(&of(12), mode::PLANE_16X16, &mut out);
+        assert_eq!(out[15][15], 255);
+    }
+
+    /// Clause 8.3.4.3: corners take both sides, others the one they touch.
+    #[test]
+    fn chroma_blocks_take_the_mean_of_the_side_they_touch() {
+        let mut edge = MbEdge { left: [0; 16], corner: 0, top: [0; 16], available: ALL, depth: 8 };
+        edge.top[..8].copy_from_slice(&[10, 10, 10, 10, 50, 50, 50, 50]);
+        edge.left[..8].copy_from_slice(&[30, 30, 30, 30, 90, 90, 90, 90]);
+        let means = |edge: &MbEdge| {
+            let mut out = [[0; 8]; 16];
+            predict_chroma(edge, mode::CHROMA_DC, 8, &mut out);
+            [out[0][0], out[0][4], out[4][0], out[4][4]]
+        };
+        assert_eq!(means(&edge), [20, 50, 90, 70]);
+        assert_eq!(means(&MbEdge { available: Available { left: true, ..NONE }, ..edge }), [30, 30, 90, 90]);
+        assert_eq!(means(&MbEdge { available: Available { top: true, ..NONE }, ..edge }), [10, 50, 10, 50]);
+        assert_eq!(means(&MbEdge { available: NONE, depth: 10, ..edge }), [512; 4]);
+    }
+}

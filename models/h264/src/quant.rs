@@ -128,3 +128,84 @@ pub(crate) fn norm_adjust_8x8(qp_rem: usize, at: u8) -> i32 {
     };
     i32::from(NORM_ADJUST_8X8[qp_rem][class])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trinity_bits::BitWriter;
+
+    /// The lists that `write` states, one after the other; none of those behind.
+    fn read(
+        count: usize,
+        sequence: Option<&ScalingLists>,
+        write: impl Fn(&mut BitWriter),
+    ) -> Result<ScalingLists, BitstreamError> {
+        let mut w = BitWriter::new();
+        write(&mut w);
+        (0..12).for_each(|_| w.flag(false));
+        w.trailing_bits();
+        read_lists(&mut BitReader::new(&w.into_bytes()), count, sequence)
+    }
+
+    /// Table 7-2: rule A begins with the default lists, rule B with the sequence's; what follows is as the one before.
+    #[test]
+    fn lists_that_are_left_out_fall_back_by_their_rule() {
+        let none = read(8, None, |_| ()).unwrap();
+        for i in 0..6 {
+            assert_eq!(none.lists_4x4[i], DEFAULT_4X4[i / 3], "{i}");
+            assert_eq!(none.lists_8x8[i], DEFAULT_8X8[i % 2], "{i}");
+        }
+        let sequence = ScalingLists { lists_4x4: [[7; 16]; 6], lists_8x8: [[9; 64]; 6] };
+        assert_eq!(read(12, Some(&sequence), |_| ()).unwrap(), sequence);
+        // Flat 5 for 4×4 intra Cb: one delta from 8, then zeros.
+        let stated = read(12, Some(&sequence), |w| {
+            w.flag(false);
+            w.flag(true);
+            w.se(-3);
+            (1..16).for_each(|_| w.se(0));
+        });
+        let lists = stated.unwrap().lists_4x4;
+        assert_eq!([lists[0], lists[1], lists[2], lists[3]], [[7; 16], [5; 16], [5; 16], [7; 16]]);
+    }
+
+    #[test]
+    fn a_list_may_end_early_or_be_the_default_and_its_deltas_have_bounds() {
+        let stated = |deltas: &[i32]| {
+            read(12, None, |w| {
+                w.flag(true);
+                deltas.iter().for_each(|&delta| w.se(delta));
+            })
+            .map(|lists| lists.lists_4x4[0])
+        };
+        // 10, 13, then nothing more: the last goes on.
+        let mut expected = [13; 16];
+        expected[0] = 10;
+        assert_eq!(stated(&[2, 3, -13]).unwrap(), expected);
+        assert_eq!(stated(&[-8]).unwrap(), DEFAULT_4X4[0]);
+        // Modulo 256.
+        assert_eq!(stated(&[-9, 2, -1]).unwrap()[..3], [255, 1, 1]);
+        for delta in [-129, 128] {
+            let said = stated(&[delta]).unwrap_err();
+            assert!(format!("{said:?}").contains(&delta.to_string()), "{said:?}");
+        }
+    }
+
+    /// Weights of a list stand where the zig-zag leads, each times what its place asks for.
+    #[test]
+    fn scales_are_weights_times_norms() {
+        let flat = LevelScale::new(None);
+        assert_eq!(flat.scale_4x4[0][0][..6], [160, 208, 160, 208, 208, 256]);
+        assert_eq!(flat.scale_4x4[2][5][5], 16 * 29);
+        assert_eq!(flat.scale_8x8[1][0][..3], [16 * 20, 16 * 19, 16 * 25]);
+        assert_eq!(flat.scale_8x8[1][0][8..11], [16 * 19, 16 * 18, 16 * 24]);
+        let mut lists = ScalingLists::default();
+        lists.lists_4x4[1][2] = 32;
+        // Of 8×8, intra Cb is the third list; inter lists are nobody's here.
+        lists.lists_8x8[2][1] = 8;
+        lists.lists_8x8[1] = [1; 64];
+        let scale = LevelScale::new(Some(&lists));
+        assert_eq!((scale.scale_4x4[1][0][4], scale.scale_4x4[0][0][4]), (32 * 13, 16 * 13));
+        assert_eq!((scale.scale_8x8[1][0][1], scale.scale_8x8[0][0][1]), (8 * 19, 16 * 19));
+        assert_eq!(scale.scale_8x8[0], flat.scale_8x8[0]);
+    }
+}

@@ -249,3 +249,113 @@ pub fn norm_8(k: usize) -> f64 {
         _ => 578.0 / 64.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::LevelScale;
+    use trinity_numeric::random::Lcg;
+
+    fn noise<const N: usize>(lcg: &mut Lcg, reach: i32) -> [i32; N] {
+        std::array::from_fn(|_| lcg.bits31() as i32 % (2 * reach + 1) - reach)
+    }
+
+    /// At the QP whose step is one in both directions, what goes forth comes back to half a level.
+    #[test]
+    fn what_is_transformed_forth_and_back_is_there_again() {
+        let (mut lcg, flat) = (Lcg(3), LevelScale::new(None));
+        for round in 0..200 {
+            let block: [i32; 16] = noise(&mut lcg, 255);
+            let forward = forward_4x4(&block);
+            // A step of one: coefficients over their rows' norms.
+            let mut levels: [i32; 16] = std::array::from_fn(|at| {
+                let (row, column) = (NORMS_4[at / 4 % 2], NORMS_4[at % 4 % 2]);
+                let inverse = (row.1 * column.1).sqrt();
+                (f64::from(forward[at]) / ((row.0 * column.0).sqrt() * inverse) * 16.0 * 64.0
+                    / f64::from(flat.scale_4x4[0][4][at]))
+                .round() as i32
+            });
+            scale_4x4(&mut levels, &flat.scale_4x4[0][4], 0);
+            inverse_4x4(&mut levels);
+            let worst = levels.iter().zip(&block).map(|(a, b)| (a - b).abs()).max().unwrap();
+            assert!(worst <= 2, "round {round}: off by {worst}");
+        }
+    }
+
+    #[test]
+    fn the_8x8_transform_is_its_own_inverse_but_for_norms() {
+        let mut lcg = Lcg(5);
+        for round in 0..200 {
+            let block: [i32; 64] = noise(&mut lcg, 255);
+            let forward = forward_8x8(&block);
+            // Rows are scaled by eight each way; the inverse ends with a shift by six.
+            let mut coefficients: [i32; 64] = std::array::from_fn(|at| {
+                let norm = norm_8(at / 8) * norm_8(at % 8);
+                (f64::from(forward[at]) / norm).round() as i32
+            });
+            inverse_8x8(&mut coefficients);
+            let worst = coefficients.iter().zip(&block).map(|(a, b)| (a - b).abs()).max().unwrap();
+            assert!(worst <= 2, "round {round}: off by {worst}");
+        }
+    }
+
+    #[test]
+    fn a_lone_dc_makes_a_flat_block_and_hadamards_come_back() {
+        let (mut four, mut eight) = ([0; 16], [0; 64]);
+        (four[0], eight[0]) = (64 * 7, 64 * 7);
+        inverse_4x4(&mut four);
+        inverse_8x8(&mut eight);
+        assert_eq!((four, eight), ([7; 16], [7; 64]));
+        let mut lcg = Lcg(7);
+        let block: [i32; 16] = noise(&mut lcg, 999);
+        let mut twice = block;
+        hadamard_4x4(&mut twice);
+        hadamard_4x4(&mut twice);
+        assert_eq!(twice, block.map(|value| 16 * value));
+        let small = [3, -8, 11, 40];
+        assert_eq!(hadamard_2x2(hadamard_2x2(small)), small.map(|value| 4 * value));
+    }
+
+    /// Clauses 8.5.10 and 8.5.11: below QP 36 with a rounding, from there on with a shift to the left.
+    #[test]
+    fn dc_levels_are_scaled_by_their_qp() {
+        let scale = 160;
+        for (qp_per, expected) in [(0, 40), (3, 320), (6, 2560), (8, 10_240)] {
+            let mut dc = [0; 16];
+            dc[0] = 16;
+            inverse_luma_dc(&mut dc, scale, qp_per);
+            assert_eq!(dc, [expected; 16], "{qp_per}");
+        }
+        let mut chroma = [9, 0, 0, 0];
+        inverse_chroma_dc_420(&mut chroma, scale, 2);
+        assert_eq!(chroma, [180; 4]);
+        let mut tall = [16, 0, 0, 0, 0, 0, 0, 0];
+        inverse_chroma_dc_422(&mut tall, scale, 6);
+        assert_eq!(tall, [2560; 8]);
+    }
+
+    #[test]
+    fn lossless_residuals_add_up_along_their_prediction() {
+        let steps = [1, 2, 3, 10, 20, 30];
+        let (mut along, mut down) = (steps, steps);
+        accumulate_bypass(&mut along, 3, true);
+        accumulate_bypass(&mut down, 3, false);
+        assert_eq!((along, down), ([1, 3, 6, 10, 30, 60], [1, 2, 3, 11, 22, 33]));
+    }
+
+    /// A damaged stream may hold any level: arithmetic wraps and nothing panics.
+    #[test]
+    fn levels_of_any_size_pass() {
+        let flat = LevelScale::new(None);
+        for level in [i32::MAX, i32::MIN] {
+            let (mut four, mut eight) = ([level; 16], [level; 64]);
+            scale_4x4(&mut four, &flat.scale_4x4[0][5], 8);
+            scale_8x8(&mut eight, &flat.scale_8x8[0][5], 8);
+            inverse_4x4(&mut four);
+            inverse_8x8(&mut eight);
+            inverse_luma_dc(&mut [level; 16], 464, 8);
+            inverse_chroma_dc_420(&mut [level; 4], 464, 8);
+            inverse_chroma_dc_422(&mut [level; 8], 464, 8);
+        }
+    }
+}

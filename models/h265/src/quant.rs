@@ -58,13 +58,6 @@ impl Quantizer {
         }
     }
 
-    /// Scales a whole block with a scaling factor a coefficient, in place.
-    pub fn scale_listed(&self, block: &mut [i32], m: &[u8]) {
-        for (c, &m) in block.iter_mut().zip(m).filter(|(c, _)| **c != 0) {
-            *c = self.scale(*c, i32::from(m));
-        }
-    }
-
     /// One coefficient to a level, rounding by `offset`/512 (256 is plain
     /// rounding, [`INTRA_ROUNDING`] leaves the usual dead zone).
     #[inline]

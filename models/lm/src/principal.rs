@@ -115,9 +115,12 @@ impl CacheBases {
     }
 }
 
-/// Hooks whose K and V are turned into components before and back after.
+/// Hooks whose K and V are turned into components before and back after; where `turns` says so, first so that errors
+/// count alike.
+#[derive(Clone, Copy)]
 pub struct InBasis<'h> {
     pub hooks: &'h dyn Hooks,
+    pub turns: Option<&'h CacheTurns>,
     pub bases: &'h CacheBases,
 }
 
@@ -129,6 +132,10 @@ impl std::fmt::Debug for InBasis<'_> {
 
 impl Hooks for InBasis<'_> {
     fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
+        if let Some(turns) = self.turns {
+            let hooks = &Self { turns: None, ..*self };
+            return Turned { hooks, turns }.kv(layer, kind, matrix);
+        }
         let basis = if kind == "k" { &self.bases.keys[layer] } else { &self.bases.values[layer] };
         let TokenRows { rows, cols, values } = matrix;
         let mut turned = values.to_vec();
@@ -137,42 +144,6 @@ impl Hooks for InBasis<'_> {
         basis.inverse(&mut turned, cols);
         values.copy_from_slice(&turned);
         Ok(bits)
-    }
-
-    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
-        self.hooks.activation(stage, matrix)
-    }
-
-    fn before_rotary(&self) -> bool {
-        true
-    }
-
-    fn wants_kv(&self) -> bool {
-        self.hooks.wants_kv()
-    }
-
-    fn stages(&self) -> usize {
-        self.hooks.stages()
-    }
-}
-
-/// Hooks whose K and V are turned so that errors count alike, and then into components; and back.
-pub struct TurnedInBasis<'h> {
-    pub hooks: &'h dyn Hooks,
-    pub turns: &'h CacheTurns,
-    pub bases: &'h CacheBases,
-}
-
-impl std::fmt::Debug for TurnedInBasis<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TurnedInBasis").finish_non_exhaustive()
-    }
-}
-
-impl Hooks for TurnedInBasis<'_> {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
-        let inner = InBasis { hooks: self.hooks, bases: self.bases };
-        Turned { hooks: &inner, turns: self.turns }.kv(layer, kind, matrix)
     }
 
     fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
@@ -220,7 +191,7 @@ mod tests {
             assert!(scored.kv_bits_per_value.unwrap() < 2.5 + 16.0 * 4.0 / 256.0 + 0.01);
             scored.bits_per_byte - plain
         };
-        let (turned, as_it_is) = (lost(&InBasis { hooks: &paths, bases: &bases }), lost(&paths));
+        let (turned, as_it_is) = (lost(&InBasis { hooks: &paths, turns: None, bases: &bases }), lost(&paths));
         assert!(turned < 0.7 * as_it_is, "{turned} against {as_it_is}");
     }
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use trinity_config::DataRate;
 use trinity_study::compare::{self, USUAL_BITS, usual_codecs};
-use trinity_tensor::codec::{Rate, names};
+use trinity_tensor::codec::{Rate, names, table};
 use trinity_tensor::compare::{InputTensor, Turn};
 use trinity_tensor::{Class, Entry, Error};
 
@@ -20,26 +20,8 @@ use crate::output;
 use crate::shards::ShardArgs;
 use crate::tensor_files::{bad_input, open, work};
 
-/// Compare codecs on tensors: bits, errors, speeds, gap to the bound
-///
-/// For every tensor, codec, precondition and target: bits per value with all
-/// side information counted, NMSE, SNR, mean and largest absolute error,
-/// speeds, and the distance in bits from the rate–distortion bound of
-/// independent Gaussian values.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Codecs:
-  trinity          the Trinity codec
-  h265, h264       this project's video codecs; -fast, -medium, -slow, -best choose a preset,
-                   -420 neutral chroma, -444 three planes of values (h265-444, h264-fast-420)
-  x264, x265, svtav1, aom     external encoders, through ffmpeg; x264-slow, x265-slow and
-                   svtav1-slow with equal effort, for squared error
-  uniform+ac       uniform quantizer and adaptive arithmetic coder
-  rtn, rtn-128g    integer round-to-nearest, a scale per row or per 128 values
-  nf4, mxfp4, mxfp6, mxfp6-e3m2, mxfp8, mxfp8-e5m2, mxint8     number formats (fixed)
-  int+X, mxfp+X    a number format and a coder X: huffman, deflate, lz4, cabac, zstd
-  zstd             lossless (fixed)
-  hadamard/CODEC   any of them after a randomized Hadamard transform
+/// What help says behind the codecs.
+const REST_OF_HELP: &str = "  hadamard/CODEC   any of them after a randomized Hadamard transform
   residual/A/B     A, then B on what A lost (residual/h265/rtn-128g)
   all              every codec this machine has
 Where none is named: trinity, h265, h264, uniform+ac, rtn, rtn-128g, nf4, mxfp4 and the paper's
@@ -72,7 +54,16 @@ Examples:
 On many machines, then one result:
   Slurm array:  trinity compare captured/*.safetensors --out compare/ --shard slurm
   elsewhere:    trinity compare captured/*.safetensors --out compare/ --shard 0/16
-  then          trinity compare captured/*.safetensors --out compare/ --merge")]
+  then          trinity compare captured/*.safetensors --out compare/ --merge";
+
+/// Compare codecs on tensors: bits, errors, speeds, gap to the bound
+///
+/// For every tensor, codec, precondition and target: bits per value with all
+/// side information counted, NMSE, SNR, mean and largest absolute error,
+/// speeds, and the distance in bits from the rate–distortion bound of
+/// independent Gaussian values.
+#[derive(Debug, clap::Args)]
+#[command(after_help = format!("Codecs:\n{}{REST_OF_HELP}", table::help()))]
 pub struct Args {
     /// Tensor files
     #[arg(required = true, value_name = "TENSORS")]

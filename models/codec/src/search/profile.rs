@@ -42,7 +42,16 @@ pub enum EntropyChoice {
     Adaptive,
     Static,
     Binary,
-    Raw,
+}
+
+impl From<EntropyChoice> for Entropy {
+    fn from(choice: EntropyChoice) -> Self {
+        match choice {
+            EntropyChoice::Adaptive => Self::Adaptive,
+            EntropyChoice::Static => Self::Static,
+            EntropyChoice::Binary => Self::Binary,
+        }
+    }
 }
 
 /// How values become levels.
@@ -165,7 +174,7 @@ pub struct Stages {
     #[serde(deserialize_with = "some")]
     pub orientation: Vec<Orientation>,
     /// `none`, `hadamard-128` over groups of columns with random signs,
-    /// `signalled-64` and `signalled-columns-64` for matrices that the stream states. A
+    /// `stated-64` and `stated-columns-64` for matrices that the stream states. A
     /// PCA basis is given to the encoder with the matrix.
     #[serde(deserialize_with = "some")]
     pub preconditioning: Vec<Preconditioning>,
@@ -189,7 +198,7 @@ pub struct Stages {
     /// Bits against squared steps, 0 to 4.
     #[serde(deserialize_with = "lambda")]
     pub lambda: f32,
-    /// `adaptive`, `static`; `binary` and `raw` with a uniform quantizer.
+    /// `adaptive`, `static`; `binary` with a uniform quantizer.
     #[serde(deserialize_with = "some")]
     pub entropy: Vec<EntropyChoice>,
     /// Indices of the weights with which contexts see rows above and columns
@@ -378,7 +387,6 @@ impl Profile {
         {
             // Bits in contexts of both neighbours see no orientation.
             let binary = choice == EntropyChoice::Binary;
-            let uniform = binary || choice == EntropyChoice::Raw;
             let orientations =
                 if binary { &orientation[..1.min(orientation.len())] } else { &orientation[..] };
             for orientation in orientations {
@@ -390,13 +398,8 @@ impl Profile {
                         preconditioning,
                         transform,
                         prediction,
-                        log2_states: if uniform { 0 } else { self.stages.quantization.log2_states() },
-                        entropy: match choice {
-                            EntropyChoice::Adaptive => Entropy::Adaptive,
-                            EntropyChoice::Static => Entropy::Static,
-                            EntropyChoice::Binary => Entropy::Binary,
-                            EntropyChoice::Raw => Entropy::Raw,
-                        },
+                        log2_states: if binary { 0 } else { self.stages.quantization.log2_states() },
+                        entropy: choice.into(),
                         weights,
                         log2_segment: self.parallel.segment.checked_ilog2().unwrap_or(0),
                     };
@@ -453,6 +456,8 @@ mod tests {
             ("lambda = -1", "5:10", ["-1", "0 to 4"]),
             ("lambda = nan", "5:10", ["NaN", "0 to 4"]),
             ("entropy = [\"huffman\"]", "5:12", ["huffman", "static"]),
+            // Written by 0.1.0, read for good.
+            ("entropy = [\"raw\"]", "5:12", ["raw", "binary"]),
             ("context-weights = [99]", "5:19", ["99", "0 to 5"]),
             ("orientation = []", "5:15", ["at least one", "alternative"]),
             ("lamda = 1", "5:1", ["lamda", "lambda"]),

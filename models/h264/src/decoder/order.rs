@@ -128,3 +128,163 @@ impl OutputOrder {
         self.ready.pop_front()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::slice_header::{Deblocking, NalHeader};
+    use trinity_bits::{BitReader, BitWriter, Chroma};
+
+    /// Constrained Baseline, one macroblock, with the order count's fields as `poc` writes them.
+    fn sps(poc: impl Fn(&mut BitWriter)) -> Sps {
+        let mut w = BitWriter::new();
+        w.bits(66, 8);
+        w.bits(0xc0, 8);
+        w.bits(10, 8);
+        w.ue(0);
+        w.ue(0); // log2_max_frame_num 4
+        poc(&mut w);
+        w.ue(1);
+        w.flag(false);
+        w.ue(0);
+        w.ue(0);
+        w.bits(0b1100, 4); // frame_mbs_only, direct_8x8, no crop, no VUI
+        w.trailing_bits();
+        Sps::read(&mut BitReader::new(&w.into_bytes())).unwrap()
+    }
+
+    fn slice(nal: u8) -> SliceHeader {
+        SliceHeader {
+            nal: NalHeader::new(nal),
+            first_mb: 0,
+            pps_id: 0,
+            colour_plane: 0,
+            frame_num: 0,
+            structure: Structure::Frame,
+            idr_pic_id: 0,
+            pic_order_cnt_lsb: 0,
+            delta_pic_order_cnt_bottom: 0,
+            delta_pic_order_cnt: [0; 2],
+            redundant_pic_cnt: 0,
+            resets_memory: false,
+            qp: 26,
+            deblocking: Deblocking::On,
+            filter_offset: [0; 2],
+        }
+    }
+
+    const IDR: u8 = 0x65;
+    const REFERENCE: u8 = 0x21;
+    const OTHER: u8 = 0x01;
+
+    /// Four bits of order, so that it wraps at 16 (clause 8.2.1.1).
+    #[test]
+    fn order_by_low_bits_goes_on_where_they_wrap() {
+        let sps = sps(|w| {
+            w.ue(0);
+            w.ue(0);
+        });
+        let mut order = OrderCount::default();
+        let mut next = |nal, lsb, bottom| {
+            let header =
+                SliceHeader { pic_order_cnt_lsb: lsb, delta_pic_order_cnt_bottom: bottom, ..slice(nal) };
+            order.next(&header, &sps)
+        };
+        assert_eq!(next(IDR, 0, 1), [0, 1]);
+        assert_eq!(next(REFERENCE, 6, 0), [6, 6]);
+        assert_eq!(next(REFERENCE, 14, -2), [14, 12]);
+        // Up by half the range or more is a wrap; what no other refers to moves nothing.
+        assert_eq!(next(OTHER, 4, 0), [20, 20]);
+        assert_eq!(next(REFERENCE, 2, 0), [18, 18]);
+        // And back: shown before the wrap, decoded after it.
+        assert_eq!(next(OTHER, 13, 0), [13, 13]);
+        assert_eq!(next(REFERENCE, 8, 0), [24, 24]);
+        assert_eq!(next(IDR, 0, 0), [0, 0]);
+    }
+
+    #[test]
+    fn order_by_decoding_puts_what_no_other_refers_to_just_before_its_time() {
+        let sps = sps(|w| w.ue(2));
+        let mut order = OrderCount::default();
+        let mut next = |nal, frame_num| order.next(&SliceHeader { frame_num, ..slice(nal) }, &sps);
+        assert_eq!(next(IDR, 0), [0, 0]);
+        assert_eq!(next(REFERENCE, 1), [2, 2]);
+        assert_eq!(next(OTHER, 2), [3, 3]);
+        assert_eq!(next(REFERENCE, 15), [30, 30]);
+        // frame_num has four bits.
+        assert_eq!(next(REFERENCE, 0), [32, 32]);
+        assert_eq!(next(OTHER, 1), [33, 33]);
+    }
+
+    /// Clause 8.2.1.2: a cycle of 4 and 6, pictures that no other refers to one before, bottom fields one after.
+    #[test]
+    fn order_by_a_cycle_adds_up_its_offsets() {
+        let sps = sps(|w| {
+            w.ue(1);
+            w.flag(false);
+            w.se(-1);
+            w.se(1);
+            w.ue(2);
+            w.se(4);
+            w.se(6);
+        });
+        let mut order = OrderCount::default();
+        let mut next = |nal, frame_num, structure, delta| {
+            let header = SliceHeader { frame_num, structure, delta_pic_order_cnt: delta, ..slice(nal) };
+            order.next(&header, &sps)
+        };
+        use Structure::{BottomField, Frame, TopField};
+        assert_eq!(next(IDR, 0, Frame, [0; 2]), [0, 1]);
+        assert_eq!(next(REFERENCE, 1, Frame, [0; 2]), [4, 5]);
+        assert_eq!(next(REFERENCE, 2, Frame, [3, -2]), [13, 12]);
+        assert_eq!(next(REFERENCE, 3, TopField, [0; 2])[0], 14);
+        assert_eq!(next(REFERENCE, 3, BottomField, [0; 2])[1], 15);
+        // The cycle of the frame before, and one less.
+        assert_eq!(next(OTHER, 4, Frame, [0; 2]), [13, 14]);
+        assert_eq!(next(REFERENCE, 0, Frame, [0; 2]), [80, 81]);
+    }
+
+    #[test]
+    fn an_operation_that_resets_memory_begins_the_order_anew() {
+        let sps = sps(|w| {
+            w.ue(0);
+            w.ue(0);
+        });
+        let resets = |structure, order: &mut OrderCount| {
+            order.next(&SliceHeader { pic_order_cnt_lsb: 9, ..slice(REFERENCE) }, &sps);
+            let header = SliceHeader {
+                pic_order_cnt_lsb: 11,
+                delta_pic_order_cnt_bottom: 3,
+                resets_memory: true,
+                structure,
+                ..slice(REFERENCE)
+            };
+            order.next(&header, &sps)
+        };
+        let mut order = OrderCount::default();
+        assert_eq!(resets(Structure::Frame, &mut order), [0, 3]);
+        assert_eq!(order.next(&SliceHeader { pic_order_cnt_lsb: 2, ..slice(OTHER) }, &sps), [2, 2]);
+        assert_eq!(resets(Structure::TopField, &mut order)[0], 0);
+        assert_eq!(resets(Structure::BottomField, &mut order)[1], 0);
+    }
+
+    #[test]
+    fn frames_leave_by_their_order_once_too_many_wait() {
+        let frame = |size| Frame::filled(size, 1, Chroma::C400, 8, 0);
+        let mut output = OutputOrder::default();
+        for (count, size) in [(8, 3), (2, 1), (2, 5), (4, 2)] {
+            output.push(count, frame(size), 2);
+        }
+        let mut widths =
+            || std::iter::from_fn(|| output.pop()).map(|frame| frame.width()).collect::<Vec<_>>();
+        // Of one count, who came first.
+        assert_eq!(widths(), [1, 5]);
+        assert!(!output.is_empty());
+        output.flush();
+        let rest: Vec<usize> = std::iter::from_fn(|| output.pop()).map(|frame| frame.width()).collect();
+        assert_eq!(rest, [2, 3]);
+        assert!(output.is_empty());
+        output.push(0, frame(4), 0);
+        assert_eq!(output.pop().map(|frame| frame.width()), Some(4), "nothing may wait");
+    }
+}

@@ -398,3 +398,216 @@ impl Pps {
         Ok(pps)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trinity_bits::BitWriter;
+
+    /// What a sequence's set says, field by field as it stands in the stream.
+    #[derive(Debug, Clone, Copy)]
+    struct Written {
+        profile: u32,
+        constraints: u32,
+        level: u32,
+        id: u32,
+        chroma: u32,
+        depths: [u32; 2],
+        log2_frame_num: u32,
+        order: u32,
+        size: [u32; 2],
+        interlaced: bool,
+        crop: Option<[u32; 4]>,
+    }
+
+    const HIGH: Written = Written {
+        profile: 100,
+        constraints: 0,
+        level: 30,
+        id: 3,
+        chroma: 1,
+        depths: [0, 0],
+        log2_frame_num: 2,
+        order: 2,
+        size: [19, 14],
+        interlaced: false,
+        crop: None,
+    };
+
+    impl Written {
+        fn read(&self) -> Result<Sps, BitstreamError> {
+            self.read_with(|w| w.flag(false))
+        }
+
+        /// With what `vui` writes at the end.
+        fn read_with(&self, vui: impl Fn(&mut BitWriter)) -> Result<Sps, BitstreamError> {
+            let mut w = BitWriter::new();
+            [self.profile, self.constraints, self.level].iter().for_each(|&field| w.bits(field, 8));
+            w.ue(self.id);
+            if self.profile >= 100 {
+                w.ue(self.chroma);
+                if self.chroma == 3 {
+                    w.flag(true); // separate_colour_plane_flag
+                }
+                self.depths.iter().for_each(|&depth| w.ue(depth));
+                w.bits(0, 2);
+            }
+            w.ue(self.log2_frame_num);
+            w.ue(self.order);
+            match self.order {
+                0 => w.ue(2),
+                1 => {
+                    w.flag(true);
+                    w.se(-3);
+                    w.se(1);
+                    w.ue(2);
+                    w.se(4);
+                    w.se(-6);
+                }
+                _ => {}
+            }
+            w.ue(4);
+            w.flag(true);
+            self.size.iter().for_each(|&side| w.ue(side));
+            w.flag(!self.interlaced);
+            if self.interlaced {
+                w.flag(true); // mb_adaptive_frame_field_flag
+            }
+            w.flag(true);
+            w.flag(self.crop.is_some());
+            self.crop.iter().flatten().for_each(|&side| w.ue(side));
+            vui(&mut w);
+            w.trailing_bits();
+            Sps::read(&mut BitReader::new(&w.into_bytes()))
+        }
+    }
+
+    #[test]
+    fn a_sequence_is_what_its_fields_say() {
+        let sps = HIGH.read().unwrap();
+        assert_eq!((sps.id, sps.profile_idc, sps.level_idc), (3, 100, 30));
+        assert_eq!((sps.log2_max_frame_num, sps.max_num_ref_frames), (6, 4));
+        assert_eq!((sps.width_mbs, sps.height_mbs(), sps.crop_units()), (20, 15, (2, 2)));
+        assert!(sps.gaps_in_frame_num_allowed && sps.frame_mbs_only && sps.direct_8x8_inference);
+        let plain = Written { profile: 66, ..HIGH }.read().unwrap();
+        assert_eq!((plain.chroma, plain.bit_depth_luma), (Chroma::C420, 8));
+        let deep = Written { depths: [2, 6], chroma: 2, profile: 244, ..HIGH }.read().unwrap();
+        assert_eq!((deep.bit_depth_luma, deep.bit_depth_chroma, deep.crop_units()), (10, 14, (2, 1)));
+        // Three planes on their own are three grey pictures; a field has every other row.
+        let planes = Written { chroma: 3, interlaced: true, crop: Some([1, 2, 3, 4]), ..HIGH };
+        let planes = planes.read().unwrap();
+        assert_eq!((planes.chroma, planes.chroma_array_type()), (Chroma::C444, Chroma::C400));
+        assert_eq!((planes.height_mbs(), planes.crop_units(), planes.crop), (30, (1, 2), [1, 2, 3, 4]));
+        assert!(planes.mb_adaptive_frame_field);
+        assert_eq!(Written { order: 0, ..HIGH }.read().unwrap().poc, PocType::Lsb { log2_max: 6 });
+        let cycle = PocType::Cycle {
+            delta_always_zero: true,
+            offset_for_non_ref_pic: -3,
+            offset_for_top_to_bottom: 1,
+            offsets_for_ref_frame: vec![4, -6],
+        };
+        assert_eq!(Written { order: 1, ..HIGH }.read().unwrap().poc, cycle);
+    }
+
+    #[test]
+    fn fields_that_no_sequence_may_have_are_named() {
+        for (written, word) in [
+            (Written { id: 32, ..HIGH }, "seq_parameter_set_id 32"),
+            (Written { chroma: 4, ..HIGH }, "chroma_format_idc 4"),
+            (Written { depths: [7, 0], ..HIGH }, "15 (luma)"),
+            (Written { depths: [0, 7], ..HIGH }, "15 (chroma)"),
+            (Written { log2_frame_num: 13, ..HIGH }, "log2_max_frame_num 17"),
+            (Written { order: 3, ..HIGH }, "pic_order_cnt_type 3"),
+            (Written { size: [400, 400], ..HIGH }, "401×401"),
+            // Twenty macroblocks are 320 samples, 160 pairs of them.
+            (Written { crop: Some([80, 80, 0, 0]), ..HIGH }, "cropping"),
+            (Written { crop: Some([0, 0, 119, 1]), ..HIGH }, "cropping"),
+        ] {
+            let said = written.read().unwrap_err();
+            assert!(
+                matches!(&said, BitstreamError::Invalid(what) if what.contains(word)),
+                "{said:?}: {word}"
+            );
+        }
+        assert!(Written { crop: Some([80, 79, 0, 0]), ..HIGH }.read().is_ok());
+    }
+
+    /// Clause C.4.5.3: the VUI says it, or the profile, or the buffer that the level has.
+    #[test]
+    fn frames_wait_for_output_as_long_as_the_sequence_says() {
+        let waits = |written: Written| written.read().unwrap().reorder_frames();
+        assert_eq!(waits(HIGH), 0, "output is decoding order");
+        let by_bits = Written { order: 0, ..HIGH };
+        // Level 3: 8,100 macroblocks; a frame has 300.
+        assert_eq!(waits(by_bits), 16);
+        assert_eq!(waits(Written { size: [44, 35], ..by_bits }), 5);
+        assert_eq!(waits(Written { size: [44, 35], level: 21, ..by_bits }), 2);
+        assert_eq!(waits(Written { constraints: 0x10, ..by_bits }), 0, "intra alone");
+        let stated = by_bits.read_with(|w| {
+            w.flag(true);
+            w.bits(0, 4); // no aspect ratio, overscan, video signal, chroma location
+            w.bits(0, 4); // no timing, no buffers, no structure of pictures
+            w.flag(true);
+            w.flag(true);
+            [0, 0, 10, 10, 2, 3].iter().for_each(|&field| w.ue(field));
+        });
+        let stated = stated.unwrap();
+        assert_eq!((stated.max_num_reorder_frames, stated.max_dec_frame_buffering), (Some(2), Some(3)));
+        assert_eq!(stated.reorder_frames(), 2);
+        // A VUI that is cut short is as none.
+        let cut = by_bits.read_with(|w| {
+            w.flag(true);
+            w.bits(0, 8);
+            w.flag(true);
+        });
+        assert_eq!(cut.unwrap(), by_bits.read().unwrap());
+    }
+
+    fn pps(sps: &Sps, groups: u32, offsets: [i32; 2], lists: bool) -> Result<Pps, BitstreamError> {
+        let mut w = BitWriter::new();
+        w.ue(7);
+        w.ue(3);
+        w.bits(0b10, 2);
+        w.ue(groups - 1);
+        w.ue(0);
+        w.ue(1);
+        w.flag(false);
+        w.bits(2, 2);
+        w.se(-6);
+        w.se(0);
+        w.se(offsets[0]);
+        w.bits(0b100, 3);
+        w.flag(true); // transform_8x8_mode_flag
+        w.flag(lists);
+        if lists {
+            (0..8).for_each(|_| w.flag(false));
+        }
+        w.se(offsets[1]);
+        w.trailing_bits();
+        Pps::read(&mut BitReader::new(&w.into_bytes()), sps)
+    }
+
+    #[test]
+    fn a_picture_takes_from_its_sequence_what_it_does_not_say() {
+        let sps = HIGH.read().unwrap();
+        let plain = pps(&sps, 1, [-2, 3], false).unwrap();
+        assert_eq!((plain.id, plain.sps_id, plain.pic_init_qp), (7, 3, 20));
+        assert_eq!((plain.num_ref_idx_default, plain.weighted_bipred_idc), ([1, 2], 2));
+        assert_eq!((plain.chroma_qp_index_offset, plain.scaling.is_none()), ([-2, 3], true));
+        assert!(plain.entropy_coding_mode_cabac && plain.transform_8x8_mode);
+        assert!(plain.deblocking_filter_control_present && !plain.constrained_intra_pred);
+        let own = ScalingLists { lists_4x4: [[7; 16]; 6], lists_8x8: [[9; 64]; 6] };
+        let listed = Sps { scaling: Some(own.clone()), ..sps };
+        assert_eq!(pps(&listed, 1, [0, 0], false).unwrap().scaling, Some(own.clone()));
+        assert_eq!(pps(&listed, 1, [0, 0], true).unwrap().scaling, Some(own), "lists left out fall back");
+        let said = pps(&listed, 2, [0, 0], false).unwrap_err();
+        assert!(
+            matches!(said, BitstreamError::Unsupported(what) if what.contains("slice groups")),
+            "{said:?}"
+        );
+        for offsets in [[13, 0], [0, -13]] {
+            let said = pps(&listed, 1, offsets, false).unwrap_err();
+            assert!(format!("{said:?}").contains("chroma_qp_index_offset"), "{said:?}");
+        }
+    }
+}

@@ -4,6 +4,8 @@
 mod conformance;
 mod content;
 mod damage;
+#[path = "../../../bits/tests/support/draw.rs"]
+mod draw;
 mod golden;
 mod grid;
 mod openh264;

@@ -3,6 +3,8 @@
 
 mod conformance;
 mod decode;
+#[path = "../../../bits/tests/support/draw.rs"]
+mod draw;
 mod encoder;
 mod golden;
 mod tools;

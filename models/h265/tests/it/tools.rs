@@ -5,6 +5,7 @@
 //! (`TRINITY_SEED` runs it again); all of it with `TRINITY_GRID=full` or under
 //! `cargo xtask test --all`.
 
+use crate::draw::{is_whole_grid, seed};
 use crate::encoder::{CONTENTS, Content, frame, recon_equals_every_decoder};
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate};
@@ -55,20 +56,6 @@ fn cases() -> Vec<Case> {
         }
     }
     cases
-}
-
-fn is_whole_grid() -> bool {
-    std::env::var("TRINITY_GRID").is_ok_and(|grid| grid == "full")
-        || std::env::var_os("TRINITY_TEST_ALL").is_some()
-}
-
-/// The seed asked for, or one that no run before had.
-fn seed() -> u64 {
-    let asked = std::env::var("TRINITY_SEED").ok().and_then(|seed| seed.parse().ok());
-    asked.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| now.as_nanos() as u64 >> 10)
-    })
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use trinity_codec::line::{Family, Fixed, Options, Settings};
 use trinity_codec::{
-    Entropy, EntropyChoice, Orientation, Plan, Preconditioning, Prediction, Profile, Rule, Rules, Stages,
-    Transform,
+    Entropy, Orientation, Plan, Preconditioning, Prediction, Profile, Rule, Rules, Stages, Transform,
 };
 use trinity_tensor::codec::{Metrics, Rate, codec};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
@@ -98,12 +97,14 @@ impl Contestant {
                         Prediction::NONE => self.profile.stages.prediction.clone(),
                         means => vec![means],
                     },
-                    entropy: vec![match plan.entropy {
-                        Entropy::Adaptive => EntropyChoice::Adaptive,
-                        Entropy::Static => EntropyChoice::Static,
-                        Entropy::Binary => EntropyChoice::Binary,
-                        Entropy::Raw => EntropyChoice::Raw,
-                    }],
+                    entropy: self
+                        .profile
+                        .stages
+                        .entropy
+                        .iter()
+                        .copied()
+                        .filter(|&own| Entropy::from(own) == plan.entropy)
+                        .collect(),
                     ..self.profile.stages.clone()
                 };
                 with_profile(&Profile { stages, ..self.profile.clone() }, input, bits)

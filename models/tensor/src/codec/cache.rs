@@ -12,7 +12,7 @@ mod quantizer;
 mod turboquant;
 
 use super::contract::missed;
-use super::lossy::{HEADER, normalize, restored};
+use super::lossy::{HEADER, normalize, restored_finite};
 use super::{Encoded, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::{Quantizer, Refusal, Side};
@@ -68,13 +68,7 @@ impl TensorCodec for Cache {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        restored(encoded, |bytes, rows, cols| {
-            let values = self.0.decode(bytes, rows, cols)?;
-            if values.iter().any(|value| !value.is_finite()) {
-                return Err(Error::corrupt(HEADER, "scales beyond all numbers"));
-            }
-            Ok(values)
-        })
+        restored_finite(encoded, |bytes, rows, cols| self.0.decode(bytes, rows, cols))
     }
 }
 

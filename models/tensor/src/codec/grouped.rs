@@ -6,7 +6,7 @@ use half::f16;
 use nalgebra::DMatrix;
 
 use super::contract::missed;
-use super::lossy::{normalize, restored};
+use super::lossy::{normalize, restored_finite};
 use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 
@@ -368,13 +368,7 @@ impl TensorCodec for Calibrated {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        restored(encoded, |bytes, rows, cols| {
-            let values = Grouped::values_of(bytes, rows, cols)?;
-            if values.iter().any(|value| !value.is_finite()) {
-                return Err(Error::corrupt(2, "scales beyond all numbers"));
-            }
-            Ok(values)
-        })
+        restored_finite(encoded, Grouped::values_of)
     }
 }
 

@@ -12,7 +12,7 @@ mod watersic;
 use nalgebra::DMatrix;
 
 use super::contract::missed;
-use super::lossy::{HEADER, normalize, restored};
+use super::lossy::{HEADER, normalize, restored_finite};
 use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::Quantizer;
@@ -83,13 +83,7 @@ impl TensorCodec for Layer {
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        restored(encoded, |bytes, rows, cols| {
-            let values = self.0.decode(bytes, rows, cols)?;
-            if values.iter().any(|value| !value.is_finite()) {
-                return Err(Error::corrupt(HEADER, "scales beyond all numbers"));
-            }
-            Ok(values)
-        })
+        restored_finite(encoded, |bytes, rows, cols| self.0.decode(bytes, rows, cols))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Finds a step for the target, and says what its stages did. Where a uniform
 //! quantizer with an arithmetic coder does as well (small tensors, kernels of a
 //! few values), its bytes are stored instead, so that no tensor takes more than
-//! with `uniform+ac`; [`PLAIN`] marks them. Whether it may do as well is estimated on
+//! with `uniform+ac`; a tag in front says whose they are ([`tag`]). Whether it may do as well is estimated on
 //! strips of a large tensor. Also reads what 0.1.0 stored under the
 //! name, streams of the Trinity codec.
 
@@ -19,10 +19,11 @@ use trinity_codec::line::{
 use super::contract::{in_words, missed};
 use super::device::{count_decoded, count_encoded, device};
 use super::lossy::{
-    HEADER, behind_header, denormalize, differences, differences_of, measured, normalize,
-    normalized_in_place, restored,
+    Decoded, HEADER, behind_header, decoded, denormalize, denormalized, differences, differences_of,
+    measured_as, normalize, normalized_in_place,
 };
 use super::rate::within_after_rounding;
+use super::tag::{self, Kind, Slab};
 use super::trinity::{Trinity, folded};
 use super::uniform::{Uniform, estimated_bits, step_for};
 use super::{Encoded, Lossy, MetricSums, Rate, StageCost, TensorCodec};
@@ -59,11 +60,6 @@ const GATES: [(&str, u32, Family, bool); 6] = [
 ];
 /// `trinity-lite` by its stream's name.
 const OTHER_NAME: &str = "line";
-/// First bytes of the Trinity codec's streams.
-const TRINITY: &[u8] = b"TC";
-/// Added to the exponent in front of a stream of `uniform+ac`; exponents
-/// themselves stay far below.
-const PLAIN: i16 = 0x4000;
 /// Tensors of at most so many values are coded both ways and the better is kept.
 const SMALL: usize = 1 << 16;
 /// Larger ones where a uniform quantizer with an arithmetic coder is estimated to take at most this
@@ -152,7 +148,7 @@ impl Line {
                 reason: error.to_string().into(),
             },
         })?;
-        let mut bytes = matrix.exponent.to_le_bytes().to_vec();
+        let mut bytes = tag::of_line(matrix.exponent).to_vec();
         bytes.extend(stream);
         Ok((Encoded::like(tensor, bytes), tiles))
     }
@@ -296,7 +292,7 @@ impl TensorCodec for Line {
             return if is_watched(tensor) {
                 measured_by_strips(tensor, encoded)
             } else {
-                measured(tensor, encoded, |bytes, _, _| decoded(bytes))
+                measured_as(tensor, encoded, normalized(encoded)?)
             };
         }
         let mut sums = MetricSums::default();
@@ -307,11 +303,11 @@ impl TensorCodec for Line {
     fn stages(&self, tensor: &Tensor, target: Rate) -> Result<Vec<StageCost>, Error> {
         let (Rate::Bits(_) | Rate::Nmse(_)) = target else { return Ok(Vec::new()) };
         let encoded = self.encode(tensor, target)?;
-        let Some(stream) = encoded.bytes.get(HEADER..) else { return Ok(Vec::new()) };
-        if unmarked(&encoded).is_some() {
+        let Some(slab) = Slab::open(&encoded.bytes)? else { return Ok(Vec::new()) };
+        if slab.kind == Kind::Uniform {
             return Ok(plain_stages(&encoded));
         }
-        let (plan, header) = Plan::read(stream).map_err(|error| Error::corrupt(HEADER, error.to_string()))?;
+        let (plan, header) = Plan::read(slab.stream).map_err(damaged)?;
         Ok(stages(&plan, header + HEADER, encoded.bytes.len(), tensor.len()))
     }
 }
@@ -365,27 +361,29 @@ impl Line {
         }
         match (ours, Lossy(Uniform).encode(tensor, target)) {
             (Ok(ours), Ok(plain)) => {
-                let plain = marked(plain);
+                let plain = tagged(plain);
                 let better = match target {
                     Rate::Bits(_) => self.error(tensor, &plain)? < self.error(tensor, &ours)?,
                     _ => plain.bytes.len() < ours.bytes.len(),
                 };
                 Ok(if better { (plain, None) } else { (ours, sums()) })
             }
-            (Err(_), Ok(plain)) => Ok((marked(plain), None)),
+            (Err(_), Ok(plain)) => Ok((tagged(plain), None)),
             (ours, Err(_)) => Ok((ours?, sums())),
         }
     }
 
     /// What is stored, whatever it is.
     fn decode_any(&self, encoded: &Encoded) -> Result<Tensor, Error> {
-        if encoded.bytes.get(HEADER..).is_some_and(|stream| stream.starts_with(TRINITY)) {
-            return Trinity::of_stored(&self.name, self.basis.clone()).decode(encoded);
+        match Slab::open(&encoded.bytes)? {
+            Some(slab) if slab.kind == Kind::Trinity => {
+                Trinity::of_stored(&self.name, self.basis.clone()).decode(encoded)
+            }
+            Some(slab) if slab.kind == Kind::Uniform => {
+                Lossy(Uniform).decode(&untagged(encoded, slab.exponent))
+            }
+            _ => denormalized(encoded, normalized(encoded)?),
         }
-        if let Some(plain) = unmarked(encoded) {
-            return Lossy(Uniform).decode(&plain);
-        }
-        restored(encoded, |bytes, _, _| decoded(bytes))
     }
 }
 
@@ -446,14 +444,15 @@ fn summed(tiles: &[TileError]) -> MetricSums {
     sums
 }
 
-/// The normalized values of a stream.
-fn decoded(bytes: &[u8]) -> Result<Vec<f32>, Error> {
-    match device().decode(bytes) {
-        Ok((_, _, values)) => Ok(values),
+/// The normalized values of a slab of this codec's own.
+fn normalized(encoded: &Encoded) -> Result<Decoded, Error> {
+    let Some(slab) = Slab::open(&encoded.bytes)? else { return Ok(None) };
+    match device().decode(slab.stream) {
+        Ok((_, _, values)) => decoded(encoded, values, slab.exponent),
         Err(trinity_codec::line::Error::Device { device, reason }) => {
             Err(Error::External { program: device, problem: reason })
         }
-        Err(error) => Err(Error::corrupt(HEADER, error.to_string())),
+        Err(error) => Err(damaged(error)),
     }
 }
 
@@ -464,14 +463,12 @@ fn damaged(error: trinity_codec::line::Error) -> Error {
 
 /// The stream of so many values behind a normalizing exponent.
 fn opened(encoded: &Encoded, values: usize) -> Result<(Stream<'_>, i16), Error> {
-    let Some((header, bytes)) = encoded.bytes.split_first_chunk::<HEADER>() else {
-        return Err(Error::corrupt(0, "the header is cut"));
-    };
-    let stream = Stream::open(bytes).map_err(damaged)?;
+    let slab = Slab::open(&encoded.bytes)?.ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
+    let stream = Stream::open(slab.stream).map_err(damaged)?;
     if stream.plan().rows * stream.plan().cols != values {
         return Err(Error::corrupt(HEADER, "another number of values than the tensor has"));
     }
-    Ok((stream, i16::from_le_bytes(*header)))
+    Ok((stream, slab.exponent))
 }
 
 /// Decodes to bytes a strip at a time, which stays in the cache until it has its number format.
@@ -516,29 +513,32 @@ pub fn device_of(codec: &str) -> &'static str {
     if has_kernels(codec) { device().kind() } else { Cpu.kind() }
 }
 
-/// Whether a stream is one that a device codes; zeros have none.
+/// Whether a slab is one that a device codes; zeros are none.
 fn is_ours(encoded: &Encoded) -> Option<bool> {
-    let stream = encoded.bytes.get(HEADER..)?;
-    Some(unmarked(encoded).is_none() && !stream.starts_with(TRINITY))
+    Some(Slab::open(&encoded.bytes).ok()??.kind == Kind::Line)
 }
 
-/// What `uniform+ac` made, marked as such.
-fn marked(mut plain: Encoded) -> Encoded {
-    if let Some(exponent) = plain.bytes.first_chunk_mut::<HEADER>() {
-        *exponent = i16::from_le_bytes(*exponent).wrapping_add(PLAIN).to_le_bytes();
+/// The exponent of a slab's values and their stream, where it is one of the line-rate codec.
+pub fn line_stream(slab: &[u8]) -> Option<(i16, &[u8])> {
+    let slab = Slab::open(slab).ok()??;
+    (slab.kind == Kind::Line).then_some((slab.exponent, slab.stream))
+}
+
+/// What `uniform+ac` made, tagged as such; it has the exponent alone in front.
+fn tagged(mut plain: Encoded) -> Encoded {
+    if let Some(header) = plain.bytes.first_chunk_mut::<HEADER>() {
+        *header = tag::of_uniform(i16::from_le_bytes(*header));
     }
     plain
 }
 
-/// What `uniform+ac` made, if that is what was stored.
-fn unmarked(encoded: &Encoded) -> Option<Encoded> {
-    let exponent = i16::from_le_bytes(*encoded.bytes.first_chunk::<HEADER>()?);
-    if exponent < PLAIN / 2 {
-        return None;
-    }
+/// A slab as `uniform+ac` made it.
+fn untagged(encoded: &Encoded, exponent: i16) -> Encoded {
     let mut plain = encoded.clone();
-    *plain.bytes.first_chunk_mut::<HEADER>()? = (exponent - PLAIN).to_le_bytes();
-    Some(plain)
+    if let Some(header) = plain.bytes.first_chunk_mut::<HEADER>() {
+        *header = exponent.to_le_bytes();
+    }
+    plain
 }
 
 /// The sum of squared differences.
@@ -656,7 +656,7 @@ mod tests {
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Rate::Bits(4.0)).unwrap();
             // Noise: what has no trellis gains nothing over an arithmetic coder.
-            let plain = unmarked(&encoded).is_some();
+            let plain = is_ours(&encoded) == Some(false);
             assert!(plain || &encoded.bytes[HEADER..HEADER + 2] == b"TL", "{name}");
             assert!(!plain || name == "line-uniform", "{name}");
             assert!(encoded.bits_per_value() <= 4.0 && encoded.bits_per_value() > 3.8, "{name}");
@@ -786,8 +786,8 @@ mod tests {
                     assert!(ours.bytes.len() <= theirs.bytes.len(), "{name} {shape:?} {dtype}");
                     let found = Metrics::between(&tensor, &line.decode(&ours).unwrap()).nmse;
                     assert!(found <= 0.01, "{name} {shape:?} {dtype}: {found}");
-                    plain += usize::from(unmarked(&ours).is_some());
-                    if unmarked(&ours).is_some() {
+                    plain += usize::from(is_ours(&ours) == Some(false));
+                    if is_ours(&ours) == Some(false) {
                         let stages = line.stages(&tensor, Rate::Nmse(0.01)).unwrap();
                         assert!(stages.iter().any(|stage| stage.choice == "adaptive"));
                     }

@@ -171,7 +171,25 @@ pub(crate) fn restored(
     decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
 ) -> Result<Tensor, Error> {
     // Decoded first: what lies about its size fails there, and not for want of memory.
-    let normalized = normalized(encoded, decode)?;
+    denormalized(encoded, normalized(encoded, decode)?)
+}
+
+/// As [`restored`], where a stream may hold scales that take values beyond all numbers.
+pub(crate) fn restored_finite(
+    encoded: &Encoded,
+    decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
+) -> Result<Tensor, Error> {
+    restored(encoded, |bytes, rows, cols| {
+        let values = decode(bytes, rows, cols)?;
+        if values.iter().all(|value| value.is_finite()) {
+            return Ok(values);
+        }
+        Err(Error::corrupt(HEADER, "scales beyond all numbers"))
+    })
+}
+
+/// The tensor of a coded one's normalized values.
+pub(crate) fn denormalized(encoded: &Encoded, normalized: Decoded) -> Result<Tensor, Error> {
     let mut data = crate::memory::zeroed(encoded.values() * encoded.dtype.bytes())?;
     if let Some((values, exponent)) = normalized {
         denormalize(&values, exponent, encoded.dtype, &mut data);
@@ -193,11 +211,14 @@ pub(crate) fn restored_into(
     Ok(())
 }
 
-/// The normalized values that `decode` makes of a coded tensor, and their exponent; nothing for zeros.
+/// Normalized values of a coded tensor and their exponent; nothing for zeros.
+pub(crate) type Decoded = Option<(Vec<f32>, i16)>;
+
+/// The normalized values that `decode` makes of a coded tensor.
 fn normalized(
     encoded: &Encoded,
     decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
-) -> Result<Option<(Vec<f32>, i16)>, Error> {
+) -> Result<Decoded, Error> {
     if encoded.bytes.is_empty() {
         return Ok(None);
     }
@@ -208,10 +229,15 @@ fn normalized(
     let (header, rest) =
         encoded.bytes.split_first_chunk::<HEADER>().ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
     let values = decode(rest, rows, cols)?;
+    decoded(encoded, values, i16::from_le_bytes(*header))
+}
+
+/// Normalized values and their exponent, or an error where they are not as many as the shape has.
+pub(crate) fn decoded(encoded: &Encoded, values: Vec<f32>, exponent: i16) -> Result<Decoded, Error> {
     if values.len() != encoded.values() {
         return Err(Error::corrupt(HEADER, "another number of values than the shape has"));
     }
-    Ok(Some((values, i16::from_le_bytes(*header))))
+    Ok(Some((values, exponent)))
 }
 
 /// How far what [`restored`] gives is from a tensor, without the whole of it in memory.
@@ -220,15 +246,26 @@ pub(crate) fn measured(
     encoded: &Encoded,
     decode: impl FnOnce(&[u8], usize, usize) -> Result<Vec<f32>, Error>,
 ) -> Result<MetricSums, Error> {
-    let mut sums = MetricSums::default();
-    let dtype = tensor.dtype();
-    // Formats of more digits than the kernel's, and what is zeros, as tensors.
-    if encoded.bytes.is_empty() || matches!(dtype, Dtype::F64 | Dtype::I32 | Dtype::I64) {
-        sums.add_tensors(tensor, &restored(encoded, decode)?);
-        return Ok(sums);
+    measured_as(tensor, encoded, normalized(encoded, decode)?)
+}
+
+/// How far a coded tensor's normalized values are from a tensor.
+pub(crate) fn measured_as(
+    tensor: &Tensor,
+    encoded: &Encoded,
+    normalized: Decoded,
+) -> Result<MetricSums, Error> {
+    match normalized {
+        Some((values, exponent)) if !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64) => {
+            Ok(differences(tensor, 0, &values, exponent))
+        }
+        // Formats of more digits than the kernel's, and what is zeros, as tensors.
+        normalized => {
+            let mut sums = MetricSums::default();
+            sums.add_tensors(tensor, &denormalized(encoded, normalized)?);
+            Ok(sums)
+        }
     }
-    let Some((values, exponent)) = normalized(encoded, decode)? else { return Ok(sums) };
-    Ok(differences(tensor, 0, &values, exponent))
 }
 
 /// How far normalized values, rounded to a tensor's format, are from the tensor's from the place `first` on; its

@@ -1,11 +1,12 @@
 //! The `.tri` container: coded tensors with an index for random access.
 //!
-//! Version 2, little-endian; its slabs of `int` and `mx` codecs hold a share
-//! and a placement that those of version 1 do not, so neither reads the other:
+//! Version 3, little-endian. Its slabs of the line-rate codec's names begin with a tag that says whose stream follows
+//! (`codec/tag.rs`); version 2 is the same without tags, and is read. Slabs of `int` and `mx` codecs hold a share and a
+//! placement that those of version 1 do not, so that one is refused:
 //!
 //! ```text
 //! 0   4  "TRIN"
-//! 4   2  version (2)
+//! 4   2  version (3)
 //! 6   2  zero
 //! 8   8  byte offset of the index
 //! 16  8  bytes of the index
@@ -49,7 +50,9 @@ use crate::{Class, Dtype, Error};
 
 const FORMAT: &str = "tri";
 const HEADER_LEN: u64 = 32;
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
+/// The first that is read.
+const OLDEST: u16 = 2;
 /// What the text of a tensor that refers to another begins with.
 pub const TIED_KEY: &str = "tied.";
 
@@ -214,7 +217,7 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
         return Err(malformed(0, "the header's checksum does not match"));
     }
     let version = u16::from_le_bytes([header[4], header[5]]);
-    if version != VERSION {
+    if !(OLDEST..=VERSION).contains(&version) {
         return Err(Error::Unsupported { format: FORMAT, offset: 4, what: format!("version {version}") });
     }
     let (index_at, index_len) = (long(8), long(16));

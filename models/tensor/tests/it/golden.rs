@@ -104,10 +104,10 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         files.push((name, folder.join(name)));
         folder.join(name)
     };
-    // A tensor for every codec there was when the file was stored, coded with it.
-    // `v2-every-codec.tri` is older: its `trinity-lite` was a profile of the Trinity codec; of
+    // A tensor for every codec there was when the file was stored, coded with it. Of version 2,
+    // `v2-every-codec.tri` is the oldest: its `trinity-lite` was a profile of the Trinity codec; of
     // `v2-every-codec-line.tri`, and of what has no `samples` in its name, plans were chosen otherwise.
-    let stored = TensorFile::open(&golden("v2-samples-every-codec.tri"));
+    let stored = TensorFile::open(&golden("v3-every-codec.tri"));
     let names: Vec<String> = stored
         .map_or_else(|_| codecs(), |file| file.entries().iter().map(|entry| entry.name().into()).collect());
     let tensors: Vec<Tensor> =
@@ -117,15 +117,8 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         let lossless = entry.name() == "zstd";
         (entry.name().to_owned(), if lossless { Rate::Lossless } else { Rate::Nmse(0.03) })
     };
-    encode_file(
-        &every_codec,
-        &choice,
-        None,
-        OnNonFinite::Refuse,
-        &add("v2-samples-every-codec.tri"),
-        &|_| (),
-    )
-    .unwrap();
+    encode_file(&every_codec, &choice, None, OnNonFinite::Refuse, &add("v3-every-codec.tri"), &|_| ())
+        .unwrap();
     // Every number format that version 2 began with, in the order that files number them, exactly;
     // beside tensors without dimensions and without values.
     let mut tensors: Vec<Tensor> =
@@ -134,11 +127,11 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     tensors.push(tensor("empty", Dtype::F32, &[0, 4], 4));
     let exact = |_: &Entry| ("zstd".to_owned(), Rate::Lossless);
     let every_format = file(folder, "every-format.safetensors", &tensors);
-    encode_file(&every_format, &exact, None, OnNonFinite::Refuse, &add("v2-every-format.tri"), &|_| ())
+    encode_file(&every_format, &exact, None, OnNonFinite::Refuse, &add("v3-every-format.tri"), &|_| ())
         .unwrap();
     // Slabs, classes and texts.
     let texts = BTreeMap::from([("format".to_owned(), "pt".to_owned()), ("ü".to_owned(), String::new())]);
-    let mut writer = TriWriter::create(&add("v2-slabs.tri"), &texts).unwrap();
+    let mut writer = TriWriter::create(&add("v3-slabs.tri"), &texts).unwrap();
     for class in Class::ALL {
         let whole = tensor(class.name(), Dtype::F16, &[12, 32], 5);
         let described = file(folder, "one.safetensors", std::slice::from_ref(&whole));
@@ -163,17 +156,9 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     std::fs::write(add("grouped.basis"), grouped.to_bytes()).unwrap();
     let small = file(folder, "small.safetensors", &[sample]);
     let trinity = |_: &Entry| ("trinity".to_owned(), Rate::Nmse(0.001));
-    encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v2-samples-pca.tri"), &|_| ())
+    encode_file(&small, &trinity, Some(&pca), OnNonFinite::Refuse, &add("v3-pca.tri"), &|_| ()).unwrap();
+    encode_file(&small, &trinity, Some(&grouped), OnNonFinite::Refuse, &add("v3-grouped.tri"), &|_| ())
         .unwrap();
-    encode_file(
-        &small,
-        &trinity,
-        Some(&grouped),
-        OnNonFinite::Refuse,
-        &add("v2-samples-grouped.tri"),
-        &|_| (),
-    )
-    .unwrap();
     // Deltas.
     let base = tensor("w", Dtype::Bf16, &[64, 48], 7);
     let mut tuned = base.data().to_vec();
@@ -182,8 +167,8 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     let (base, tuned) =
         (file(folder, "base.safetensors", &[base]), file(folder, "tuned.safetensors", &[tuned]));
     let lossy = Mode::Lossy { codec: "trinity".into(), target: Rate::Nmse(0.1) };
-    delta::make(&base, &tuned, &Mode::Lossless, &add("v2-exact.delta.tri")).unwrap();
-    delta::make(&base, &tuned, &lossy, &add("v2-samples-lossy.delta.tri")).unwrap();
+    delta::make(&base, &tuned, &Mode::Lossless, &add("v3-exact.delta.tri")).unwrap();
+    delta::make(&base, &tuned, &lossy, &add("v3-lossy.delta.tri")).unwrap();
     files.push(("base.safetensors", folder.join("base.safetensors")));
     files
 }
@@ -234,7 +219,7 @@ fn stored_files_read_as_they_always_did() {
 /// Version 1 changed its slabs while it lasted and was never released: refused by name.
 #[test]
 fn a_version_that_cannot_be_read_is_named() {
-    let mut bytes = std::fs::read(golden("v2-slabs.tri")).unwrap();
+    let mut bytes = std::fs::read(golden("v3-slabs.tri")).unwrap();
     for (version, named) in [(1u16, "version 1"), (99, "version 99")] {
         bytes[4..6].copy_from_slice(&version.to_le_bytes());
         let mut crc = flate2::Crc::new();

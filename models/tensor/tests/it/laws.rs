@@ -9,6 +9,7 @@
 use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
+use crate::draw::{is_whole_grid, seed};
 use crate::random::Random;
 
 /// Rates whose errors must not rise from one to the next.
@@ -117,20 +118,6 @@ fn promises_less_error(codec: &str, values: usize) -> bool {
     let has_coarse_rates = ["rtn", "h264", "h265"].iter().any(|name| codec.starts_with(name));
     // MXFP8 errs more than MXFP6 where no value needs its exponents.
     !codec.starts_with("mxfp+") && (values < 4096 || !has_coarse_rates)
-}
-
-fn is_whole_grid() -> bool {
-    std::env::var("TRINITY_GRID").is_ok_and(|grid| grid == "full")
-        || std::env::var_os("TRINITY_TEST_ALL").is_some()
-}
-
-/// The seed asked for, or one that no run before had.
-fn seed() -> u64 {
-    let asked = std::env::var("TRINITY_SEED").ok().and_then(|seed| seed.parse().ok());
-    asked.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| now.as_nanos() as u64 >> 10)
-    })
 }
 
 /// Codecs of ours; those of others have their own bytes and promises.

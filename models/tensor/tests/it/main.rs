@@ -4,6 +4,8 @@
 
 mod carried;
 mod codecs;
+#[path = "../../../bits/tests/support/draw.rs"]
+mod draw;
 mod files;
 mod golden;
 mod hostile;

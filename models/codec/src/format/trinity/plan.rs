@@ -23,7 +23,7 @@ pub enum Entropy {
     Static,
     /// Bit by bit, each with a probability of its own.
     Binary,
-    /// As many bits for every level of a tile.
+    /// As many bits for every level of a tile; read, and not written since 0.2.0.
     Raw,
 }
 

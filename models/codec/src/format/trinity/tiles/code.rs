@@ -69,7 +69,7 @@ impl Kernel for EncodeTile<'_> {
             }
             let coded = match plan.entropy {
                 Entropy::Binary => binary::encode(plan, scalars, tile.cols, &mut all),
-                Entropy::Raw => raw::encode(plan, scalars, tile.cols, &mut all),
+                // No profile may ask for raw tiles.
                 _ => static_tables::encode(plan, scalars, decision, tile.cols, &mut all),
             };
             means.add(1.0, 0, width, step, &mut all);

@@ -1,7 +1,7 @@
 //! Encodes a synthetic picture at three rates and decodes it again:
 //!
 //! ```text
-//! cargo run --release -p trinity-h265 --example encode_frame
+//! cargo run --release -p trinity-h265 --example encode_frame_h265
 //! ```
 #![allow(clippy::print_stdout)]
 
