@@ -37,6 +37,16 @@ impl BlockPlan {
         let start = base + index % pieces * self.step;
         start..(start + self.step).min(base + self.stride).min(self.total)
     }
+
+    /// The block that begins with a value.
+    pub(crate) fn beginning_with(&self, first: usize) -> Option<usize> {
+        if first >= self.total {
+            return None;
+        }
+        let pieces = self.stride.div_ceil(self.step);
+        let index = first / self.stride * pieces + first % self.stride / self.step;
+        (self.values(index).start == first).then_some(index)
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +62,8 @@ mod tests {
             for index in 0..plan.len() {
                 let range = plan.values(index);
                 prop_assert_eq!(range.start, next);
+                prop_assert_eq!(plan.beginning_with(next), Some(index));
+                prop_assert!(range.len() == 1 || plan.beginning_with(next + 1).is_none());
                 prop_assert!(range.len() <= size && !range.is_empty());
                 let whole_rows = range.start.is_multiple_of(cols) && range.len().is_multiple_of(cols);
                 let one_row = range.start / cols == (range.end - 1) / cols;

@@ -31,6 +31,7 @@ mod float8;
 mod memory;
 pub mod pipeline;
 pub mod stats;
+mod sums;
 mod tensor;
 mod zstandard;
 

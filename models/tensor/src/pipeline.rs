@@ -6,6 +6,7 @@
 
 mod ahead;
 mod parted;
+mod scan;
 mod shared;
 
 use std::io::{Seek, Write};
@@ -13,6 +14,7 @@ use std::path::Path;
 
 pub use ahead::{CodedAhead, code_ahead};
 pub use parted::join_coded;
+pub use scan::first_non_finite;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -22,9 +24,10 @@ use crate::blocks::BlockPlan;
 pub use crate::blocks::SLAB_VALUES;
 use crate::codec::{Basis, Encoded, Inputs, MetricSums, Metrics, Moments, Rate, TensorCodec, codec};
 use crate::file::{Spec, TIED_KEY, TriWriter, ValueStream};
+use crate::sums::Sums;
 use crate::{Class, Entry, Error, LimitingFactor, Tensor, TensorFile};
 
-/// Slabs read for each thread before any is coded: a search for a rate takes
+/// Slabs read for each of several threads before any is coded: a search for a rate takes
 /// longer on some, and the threads that are done find others to code.
 const SLABS_PER_THREAD: usize = 2;
 /// Smaller tensors are stored losslessly: a lossy codec's header would outweigh
@@ -129,50 +132,6 @@ pub enum OnNonFinite {
     Refuse,
 }
 
-/// The first value of a tensor that is NaN or infinite.
-pub fn first_non_finite(entry: &Entry) -> Result<Option<(usize, f64)>, Error> {
-    if !entry.dtype().is_float() {
-        return Ok(None);
-    }
-    let plan = plan(entry);
-    if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
-        let of_slab = |index| match entry.stream_at(plan.values(index).start) {
-            Some(mut stream) => non_finite_within(entry, plan.values(index), stream.as_mut()),
-            None => Ok(None),
-        };
-        let found: Vec<_> = (0..plan.len()).into_par_iter().map(of_slab).collect::<Result<_, _>>()?;
-        return Ok(found.into_iter().flatten().next());
-    }
-    non_finite_within(entry, 0..entry.len(), entry.stream()?.as_mut())
-}
-
-/// Values looked at together: they stay in the cache.
-const SCANNED_VALUES: usize = 1 << 14;
-
-/// The first value of a range that is NaN or infinite, out of a stream that begins there.
-fn non_finite_within(
-    entry: &Entry,
-    range: std::ops::Range<usize>,
-    stream: &mut (dyn ValueStream + '_),
-) -> Result<Option<(usize, f64)>, Error> {
-    let (dtype, width) = (entry.dtype(), entry.dtype().bytes());
-    let mut bytes = crate::memory::zeroed(SCANNED_VALUES.min(range.len()) * width)?;
-    for start in range.clone().step_by(SCANNED_VALUES) {
-        let bytes = &mut bytes[..SCANNED_VALUES.min(range.end - start) * width];
-        stream.fill(bytes)?;
-        // Formats that f32 holds have their infinities there: whether there is one at all is soon said.
-        if dtype != crate::Dtype::F64 && dtype.largest_magnitude(bytes).is_finite() {
-            continue;
-        }
-        let mut values = vec![0f64; bytes.len() / width];
-        dtype.to_f64(bytes, &mut values);
-        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-            return Ok(Some((start + index, values[index])));
-        }
-    }
-    Ok(None)
-}
-
 /// A tensor's description, as writers want it.
 pub fn spec(entry: &Entry) -> Spec {
     Spec {
@@ -235,6 +194,8 @@ struct Choice {
     apart: bool,
     /// The tensor that it refers to.
     tied: Option<String>,
+    /// Sums over each slab's values, where a loss is asked for and they were taken.
+    sums: Vec<Sums>,
 }
 
 impl Choice {
@@ -247,27 +208,28 @@ impl Choice {
             Treatment::Exact { why, apart } => Self::exact(Exact::Asked { why, apart }),
             Treatment::Tied { to } => Ok(Self { tied: Some(to), ..Self::exact(Exact::Small)? }),
             Treatment::Coded { codec: name, target, apart } => {
-                let exact = match target {
-                    Rate::Lossless => None,
-                    _ if entry.len() < SMALL_TENSOR => Some(Exact::Small),
-                    _ => non_finite(entry, encoding.on_non_finite)?,
+                let sums = match target {
+                    Rate::Lossless => Ok(Vec::new()),
+                    _ if entry.len() < SMALL_TENSOR => Err(Exact::Small),
+                    _ => finite(entry, encoding.on_non_finite)?,
                 };
-                if let Some(exact) = exact {
-                    return Self::exact(exact);
-                }
+                let sums = match sums {
+                    Ok(sums) => sums,
+                    Err(exact) => return Self::exact(exact),
+                };
                 let codec = match encoding.basis {
                     // Turning values by a basis would not bring them back to the bit.
                     Some(basis) if target != Rate::Lossless || name != EXACT_CODEC => basis.codec(&name)?,
                     _ => codec(&name)?,
                 };
-                Ok(Self { codec, target, exact: None, apart, tied: None })
+                Ok(Self { codec, target, exact: None, apart, tied: None, sums })
             }
         }
     }
 
     fn exact(why: Exact) -> Result<Self, Error> {
         let (codec, target) = (codec(EXACT_CODEC)?, Rate::Lossless);
-        Ok(Self { codec, target, exact: Some(why), apart: false, tied: None })
+        Ok(Self { codec, target, exact: Some(why), apart: false, tied: None, sums: Vec::new() })
     }
 
     /// The target, less what a budget in bits pays for beside the tensors.
@@ -289,13 +251,13 @@ impl Choice {
     }
 }
 
-/// Why a tensor's values keep it from being coded with a loss.
-fn non_finite(entry: &Entry, on_non_finite: OnNonFinite) -> Result<Option<Exact>, Error> {
-    match first_non_finite(entry)? {
-        Some((index, value)) if on_non_finite == OnNonFinite::Refuse => {
+/// Sums of a tensor's slabs, or why its values keep it from being coded with a loss.
+fn finite(entry: &Entry, on_non_finite: OnNonFinite) -> Result<Result<Vec<Sums>, Exact>, Error> {
+    match scan::sums_of_slabs(entry)? {
+        Err((index, value)) if on_non_finite == OnNonFinite::Refuse => {
             Err(Error::NonFinite { name: entry.name().to_owned(), index, value })
         }
-        found => Ok(found.map(|(index, value)| Exact::NonFinite { index, value })),
+        found => Ok(found.map_err(|(index, value)| Exact::NonFinite { index, value })),
     }
 }
 
@@ -495,6 +457,9 @@ fn encode_tensor<W: Write + Seek>(
     let settled = settled.as_deref().unwrap_or(codec.as_ref());
     let encode = |slab: &Tensor, first: usize| {
         let codec = settled;
+        if let Some(&sums) = plan.beginning_with(first).and_then(|index| choice.sums.get(index)) {
+            slab.know(sums);
+        }
         let encoded = match (known, ahead) {
             (_, Some(ahead)) => ahead::of_slab(ahead, &plan, slab, first)?,
             (Some(known), None) => {
@@ -612,7 +577,7 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
     let mut bits = 8.0 * TriWriter::overhead(&texts, described.into_iter()) as f64;
     let mut budgeted = 0;
     let budget = mean_budget(file, chosen);
-    for (entry, Choice { codec, target, exact, apart, tied }) in rated {
+    for (entry, Choice { codec, target, exact, apart, tied, .. }) in rated {
         if tied.is_some() || *apart {
             continue;
         }
@@ -668,8 +633,13 @@ fn by_slabs<T: Send>(
     let mut stream = entry.stream()?;
     let mut next = 0;
     let mut buffers = Vec::new();
+    let together = match rayon::current_num_threads() {
+        // One slab at a time leaves the most room in caches.
+        0 | 1 => 1,
+        threads => SLABS_PER_THREAD * threads,
+    };
     while next < plan.len() {
-        let batch = next..(next + SLABS_PER_THREAD * rayon::current_num_threads().max(1)).min(plan.len());
+        let batch = next..(next + together).min(plan.len());
         let mut slabs = Vec::with_capacity(batch.len());
         for index in batch.clone() {
             slabs.push(slab(entry, plan, index, stream.as_mut(), buffers.pop().unwrap_or_default())?);

@@ -1,19 +1,36 @@
 //! A tensor in memory: a name, a class, a shape, and bytes in a number format.
 
+use std::sync::OnceLock;
+
+use crate::sums::Sums;
 use crate::{Class, Dtype, Error};
 
 /// A whole tensor in memory, row-major, bytes little-endian in `dtype`.
 ///
 /// Bytes rather than floats, so that lossless codecs and file round trips are
 /// exact to the bit, NaN payloads included.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Tensor {
     name: String,
     class: Class,
     dtype: Dtype,
     shape: Vec<usize>,
     data: Vec<u8>,
+    /// Sums over its values, once somebody has taken them.
+    sums: OnceLock<Sums>,
 }
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Self) -> bool {
+        let described = |tensor: &Self| (tensor.class, tensor.dtype);
+        described(self) == described(other)
+            && self.name == other.name
+            && self.shape == other.shape
+            && self.data == other.data
+    }
+}
+
+impl Eq for Tensor {}
 
 impl Tensor {
     /// A tensor out of its bytes; an error where shape × dtype ≠ bytes.
@@ -36,7 +53,7 @@ impl Tensor {
                 found: data.len() as u64,
             });
         }
-        Ok(Self { name, class, dtype, shape, data })
+        Ok(Self { name, class, dtype, shape, data, sums: OnceLock::new() })
     }
 
     /// The tensor's name in its file.
@@ -77,6 +94,22 @@ impl Tensor {
     /// True when a dimension is zero.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
+    }
+
+    /// Sums over its values, as f32 has them.
+    pub(crate) fn sums(&self) -> &Sums {
+        self.sums.get_or_init(|| Sums::of(self.dtype, &self.data))
+    }
+
+    /// The same, if they are known.
+    pub(crate) fn known_sums(&self) -> Option<&Sums> {
+        self.sums.get()
+    }
+
+    /// Keeps what [`Tensor::sums`] would find, by who has read the same values before.
+    pub(crate) fn know(&self, sums: Sums) {
+        // What is known already is the same.
+        let _ = self.sums.set(sums);
     }
 
     /// The tensor as a matrix: the last dimension is a row's length, all

@@ -15,6 +15,7 @@ use trinity_codec::line::{
     CodedTile, Cpu, Device, Effort, Family, Fixed, Options, Plan, Settings, Stream, Transform, Values,
     encode_observed, encode_on, planned,
 };
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use super::contract::{in_words, missed};
 use super::device::{count_decoded, count_encoded, device};
@@ -543,16 +544,35 @@ fn untagged(encoded: &Encoded, exponent: i16) -> Encoded {
 
 /// The sum of squared differences.
 fn squared_error(original: &[f32], decoded: &[f32]) -> f64 {
-    let of_chunk = |(a, b): (&[f32], &[f32])| {
-        let mut sums = [0f32; 16];
-        for (a, b) in a.chunks(16).zip(b.chunks(16)) {
-            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+    with_width(Width::widest(), SquaredError { original, decoded })
+}
+
+struct SquaredError<'a> {
+    original: &'a [f32],
+    decoded: &'a [f32],
+}
+
+impl Kernel for SquaredError<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut total = 0.0;
+        for (a, b) in self.original.chunks(256).zip(self.decoded.chunks(256)) {
+            let mut sums = [0f32; 16];
+            let ((whole, rest), (whole_decoded, rest_decoded)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+            for (a, b) in whole.iter().zip(whole_decoded) {
+                for lane in 0..16 {
+                    sums[lane] += (a[lane] - b[lane]) * (a[lane] - b[lane]);
+                }
+            }
+            for ((sum, a), b) in sums.iter_mut().zip(rest).zip(rest_decoded) {
                 *sum += (a - b) * (a - b);
             }
+            total += f64::from(sums.iter().sum::<f32>());
         }
-        f64::from(sums.iter().sum::<f32>())
-    };
-    original.chunks(256).zip(decoded.chunks(256)).map(of_chunk).sum()
+        total
+    }
 }
 
 /// The stages of `uniform+ac`: a product and a rounding, then eight decisions of

@@ -5,6 +5,7 @@ use trinity_codec::line::Values;
 use super::contract::missed;
 use super::rate::{Trial, finest_within};
 use super::{Encoded, MetricSums, Metrics, Rate, TensorCodec};
+use crate::sums::Sums;
 use crate::{Dtype, Error, Tensor};
 
 pub use trinity_codec::Matrix;
@@ -372,6 +373,9 @@ pub(crate) fn normalized_in_place(tensor: &Tensor) -> Result<Option<(Values<'_>,
 
 /// The largest magnitude of a format that f32 holds, in single precision.
 fn largest_finite(tensor: &Tensor) -> Result<f32, Error> {
+    if let Some(largest) = tensor.known_sums().and_then(Sums::largest_finite) {
+        return Ok(largest);
+    }
     let largest = tensor.dtype().largest_magnitude(tensor.data());
     if largest.is_finite() {
         return Ok(largest);

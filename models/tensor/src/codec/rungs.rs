@@ -11,10 +11,9 @@
 
 use std::collections::BTreeSet;
 
-use trinity_numeric::simd::{Kernel, Width, with_width};
-
 use super::{Encoded, MetricSums, Moments, Rate, StageCost, TensorCodec};
-use crate::{Dtype, Error, Tensor};
+use crate::sums::Sums;
+use crate::{Error, Tensor};
 
 /// Bits per value between two rates that are tried.
 const RUNG: f64 = 0.5;
@@ -138,18 +137,18 @@ const PIECE: usize = 4096;
 
 /// Whether the error of a tensor may rise with its bits.
 ///
-/// One pass over all values; neighbours are looked at until what a predictor leaves is too
+/// One pass over all values, unless their sums are known; neighbours are looked at until what a predictor leaves is too
 /// much to be next to nothing, which takes a few thousand of them where there is no law.
 fn is_erratic(tensor: &Tensor) -> bool {
     if tensor.len() < FEW {
         return true;
     }
-    let sums = Sums::of(tensor);
+    let sums = tensor.sums();
     sums.are_of_few(tensor)
         || sums.are_far_off()
         || has_few_values(tensor)
-        || is_foretold(tensor, &sums)
-        || is_a_product(tensor, &sums)
+        || is_foretold(tensor, sums)
+        || is_a_product(tensor, sums)
 }
 
 /// A tensor's values from one place to before another.
@@ -168,67 +167,10 @@ fn each_piece(tensor: &Tensor, mut work: impl FnMut(&[f32])) {
     }
 }
 
-/// Sums kept side by side, in registers.
+/// Sums kept side by side.
 const LANES: usize = 8;
 
-/// Sums over all values of a tensor, of powers in f64, which has room for them.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    count: f64,
-    first: f64,
-    second: f64,
-    /// The largest magnitude.
-    largest: f32,
-}
-
-/// One piece of a tensor, as it lies there, and the sums that its values join.
-struct Add<'a, T, F> {
-    pieces: &'a [T],
-    value: F,
-    powers: &'a mut [[f64; LANES]; 2],
-    largest: &'a mut [f32; LANES],
-}
-
-impl<T: Copy + Default, F: Fn(T) -> f32> Kernel for Add<'_, T, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let ([mut first, mut second], mut largest) = (*self.powers, *self.largest);
-        let (whole, rest) = self.pieces.as_chunks::<LANES>();
-        let mut last = [T::default(); LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        for pieces in whole.iter().chain([&last]) {
-            for lane in 0..LANES {
-                let narrow = (self.value)(pieces[lane]);
-                let value = f64::from(narrow);
-                first[lane] += value;
-                second[lane] += value * value;
-                let magnitude = narrow.abs();
-                largest[lane] = if magnitude > largest[lane] { magnitude } else { largest[lane] };
-            }
-        }
-        (*self.powers, *self.largest) = ([first, second], largest);
-    }
-}
-
 impl Sums {
-    fn of(tensor: &Tensor) -> Self {
-        let (mut powers, mut largest) = ([[0f64; LANES]; 2], [0f32; LANES]);
-        let (powers, largest) = (&mut powers, &mut largest);
-        if tensor.dtype() == Dtype::F32 {
-            let (pieces, value) = (tensor.data().as_chunks().0, f32::from_le_bytes);
-            with_width(Width::widest(), Add { pieces, value, powers, largest });
-        } else {
-            each_piece(tensor, |pieces| {
-                with_width(Width::widest(), Add { pieces, value: |value: f32| value, powers, largest });
-            });
-        }
-        let [first, second] = powers.map(|lanes| lanes.iter().sum());
-        let largest = largest.iter().copied().fold(0f32, f32::max);
-        Self { count: tensor.len() as f64, first, second, largest }
-    }
-
     /// Whether a few values have nearly all the energy (the participation ratio (Σx²)² / Σx⁴), or none has any.
     fn are_of_few(&self, tensor: &Tensor) -> bool {
         if !self.second.is_finite() || self.second <= 0.0 {

@@ -36,7 +36,6 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use flate2::Crc;
 use rayon::prelude::*;
 
 use super::atomic::AtomicFile;
@@ -57,9 +56,7 @@ const OLDEST: u16 = 2;
 pub const TIED_KEY: &str = "tied.";
 
 fn crc(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    crc.sum()
+    crc32fast::hash(bytes)
 }
 
 /// A slab's place in the file.

@@ -73,7 +73,7 @@ pub(super) fn of_slab(
     slab: &Tensor,
     first: usize,
 ) -> Result<Encoded, Error> {
-    let index = (0..plan.len()).find(|&index| plan.values(index).start == first);
+    let index = plan.beginning_with(first);
     let stream = index.filter(|_| ahead.len() == plan.len()).and_then(|index| ahead.get(index));
     let stream = stream.ok_or_else(|| {
         let problem =

@@ -20,8 +20,23 @@ pub fn put_list(out: &mut BitWriter, list: &[i32]) {
     codes.iter().for_each(|&code| put_golomb(out, code, order));
 }
 
+/// Bits that [`put_list`] writes.
+pub fn list_bits(list: &[i32]) -> u64 {
+    let first = list.first().copied().unwrap_or(0);
+    if list.iter().all(|&value| value == first) {
+        return 4 + golomb_bits(zigzag(first), 4);
+    }
+    let codes: Vec<u32> = differences(list).collect();
+    4 + order_and_bits(&codes, 15).1
+}
+
 /// The order below `orders` in which all codes together take the fewest bits, the least of equals.
 fn best_order(codes: &[u32], orders: u32) -> u32 {
+    order_and_bits(codes, orders).0
+}
+
+/// The same, and the bits.
+fn order_and_bits(codes: &[u32], orders: u32) -> (u32, u64) {
     /// Differences of neighbours are small, nearly all: codes below this are counted first.
     const SMALL: usize = 64;
     let (mut counts, mut large) = ([0u64; SMALL], Vec::new());
@@ -31,12 +46,13 @@ fn best_order(codes: &[u32], orders: u32) -> u32 {
             None => large.push(code),
         }
     }
-    let bits = |order: &u32| {
+    let bits = |order: u32| {
         let small = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        let small = small.map(|(code, count)| count * golomb_bits(code as u32, *order)).sum::<u64>();
-        small + large.iter().map(|&code| golomb_bits(code, *order)).sum::<u64>()
+        let small = small.map(|(code, count)| count * golomb_bits(code as u32, order)).sum::<u64>();
+        small + large.iter().map(|&code| golomb_bits(code, order)).sum::<u64>()
     };
-    (0..orders).min_by_key(bits).unwrap_or(0)
+    let all = (0..orders).map(|order| (order, bits(order)));
+    all.min_by_key(|&(_, bits)| bits).unwrap_or_default()
 }
 
 pub fn get_list(bits: &mut BitReader<'_>, count: usize) -> Result<Vec<i32>, Error> {
@@ -71,6 +87,7 @@ mod tests {
         for list in [vec![], vec![7; 9], vec![-3, 4, 100, -20000, 0], (0..40).collect()] {
             let mut out = BitWriter::new();
             put_list(&mut out, &list);
+            assert_eq!(out.position(), list_bits(&list));
             let bytes = out.into_bytes();
             assert_eq!(get_list(&mut BitReader::new(&bytes), list.len()).unwrap(), list);
         }

@@ -4,11 +4,13 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod narrow;
 
 use crate::entropy::line::coder::{Coder, polynomials};
 #[cfg(target_arch = "x86_64")]
 use crate::entropy::line::emit::avx512::Emission;
-use crate::entropy::line::table::{ESCAPE, SCALE_BITS};
+use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE_BITS, Table};
 use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, steps, write_head, write_row_classes};
 use crate::format::line::plan::Tile;
 use trinity_numeric::simd::{Kernel, Width, with_width};
@@ -23,13 +25,19 @@ const SYMBOLS: usize = 2 * ESCAPE + 1;
 pub(crate) struct Pushes {
     signed: Vec<u32>,
     unsigned: Vec<u32>,
+    /// Frequencies and first slots by magnitude; [`NARROW_ESCAPED`] marks slots of escapes.
+    frequencies: Vec<[u16; MAGNITUDES]>,
+    starts: Vec<[u16; MAGNITUDES]>,
 }
 
 const ESCAPED: u32 = 1 << 31;
+/// Marks the first slot of an escape among sixteen bits.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of wide registers look
+const NARROW_ESCAPED: u16 = 1 << 15;
 
 impl Pushes {
     pub(crate) fn new(coder: &Coder) -> Self {
-        let of = |table: &crate::entropy::line::table::Table, at: usize, unsigned: bool| {
+        let of = |table: &Table, at: usize, unsigned: bool| {
             let symbol = at as i32 - ESCAPE as i32;
             let magnitude = symbol.unsigned_abs() as usize;
             if magnitude >= ESCAPE || table.frequency(magnitude) == 0 {
@@ -46,7 +54,27 @@ impl Pushes {
             let tables = coder.plan.tables.iter();
             tables.flat_map(|table| (0..SYMBOLS).map(move |at| of(table, at, unsigned))).collect()
         };
-        Self { signed: all(false), unsigned: all(true) }
+        let by_magnitude = |of: &dyn Fn(&Table, usize) -> u16| {
+            coder
+                .plan
+                .tables
+                .iter()
+                .map(|table| std::array::from_fn(|magnitude| of(table, magnitude)))
+                .collect()
+        };
+        // The escape's own where a magnitude is none of the table's.
+        let own = |table: &Table, magnitude: usize| {
+            if table.frequency(magnitude) == 0 { ESCAPE } else { magnitude }
+        };
+        Self {
+            signed: all(false),
+            unsigned: all(true),
+            frequencies: by_magnitude(&|table, magnitude| table.frequency(own(table, magnitude)) as u16),
+            starts: by_magnitude(&|table, magnitude| match own(table, magnitude) {
+                ESCAPE => table.start(ESCAPE) as u16 | NARROW_ESCAPED,
+                magnitude => table.start(magnitude) as u16,
+            }),
+        }
     }
 }
 
@@ -85,6 +113,8 @@ pub(crate) fn write_with(
 thread_local! {
     /// Room for the words of a tile, which a thread keeps from one to the next.
     static WORDS: std::cell::Cell<Vec<u16>> = const { std::cell::Cell::new(Vec::new()) };
+    /// Room for what the values of a tile push, likewise.
+    static PACKED: std::cell::Cell<Vec<[u32; LANES]>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
 /// Writes what stands behind the row classes with registers of sixteen lanes;
@@ -100,12 +130,33 @@ fn emit_wide(
 ) -> usize {
     let classes = coder.step_classes(place, parsed.gain);
     let (h0, h1) = polynomials(&coder.plan);
+    if !Coder::has_raw_bits(&classes, &parsed.row_classes) {
+        let classes: Vec<i16> =
+            classes.iter().map(|&class| class.clamp(i16::MIN.into(), i16::MAX.into()) as i16).collect();
+        let job = narrow::Emission {
+            cols: place.cols,
+            levels: &parsed.levels,
+            row_classes: &parsed.row_classes,
+            lookup: coder.class_lookup(0),
+            classes: &classes,
+            frequencies: &pushes.frequencies,
+            starts: &pushes.starts,
+            h0: h0 as i16,
+            h1: h1 as i16,
+            tail: TAIL,
+        };
+        let mut packed = PACKED.take();
+        // SAFETY: the caller has seen that the processor has AVX-512.
+        #[allow(unsafe_code)]
+        let at = unsafe { narrow::emit(&job, &mut packed, states, buffer) };
+        PACKED.set(packed);
+        return at;
+    }
     let job = Emission {
         cols: place.cols,
         levels: &parsed.levels,
         row_classes: &parsed.row_classes,
         lookup: coder.class_lookup(0),
-        has_raw_bits: Coder::has_raw_bits(&classes, &parsed.row_classes),
         classes: &classes,
         signed: &pushes.signed,
         unsigned: &pushes.unsigned,

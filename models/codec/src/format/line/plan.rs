@@ -7,7 +7,7 @@
 use trinity_bits::{BitReader, BitWriter};
 use trinity_numeric::reflections::Reflections;
 
-use crate::entropy::line::codes::{get_list, put_list};
+use crate::entropy::line::codes::{get_list, list_bits, put_list};
 use crate::entropy::line::table::Table;
 use crate::format::line::error::Error;
 use crate::stage::line::matrix::{Synthesis, signalled_synthesis};
@@ -211,6 +211,21 @@ impl Plan {
         put_varint(bytes, self.rows as u64);
         put_varint(bytes, self.cols as u64);
         let mut out = BitWriter::new();
+        self.write_fields(&mut out, put_list);
+        bytes.extend(out.into_bytes());
+    }
+
+    /// Bytes that [`Plan::write`] writes.
+    pub(crate) fn written_bytes(&self) -> usize {
+        let mut sizes = MAGIC.to_vec();
+        put_varint(&mut sizes, self.rows as u64);
+        put_varint(&mut sizes, self.cols as u64);
+        let (mut out, mut bits) = (BitWriter::new(), 0);
+        self.write_fields(&mut out, |_, list| bits += list_bits(list));
+        sizes.len() + (out.position() + bits).div_ceil(8) as usize
+    }
+
+    fn write_fields(&self, out: &mut BitWriter, mut put_list: impl FnMut(&mut BitWriter, &[i32])) {
         out.bits(self.step.to_bits(), 32);
         out.flag(self.transposed);
         out.bits(self.log2_lanes, 3);
@@ -226,21 +241,20 @@ impl Plan {
         out.ue(self.tile_rows as u32 - 1);
         out.ue(self.tile_cols as u32 - 1);
         if let Transform::Signalled { groups, .. } = &self.transform {
-            groups.iter().for_each(|group| group.write(&mut out));
+            groups.iter().for_each(|group| group.write(out));
         }
-        put_list(&mut out, &self.classes);
-        put_list(&mut out, &self.above);
-        put_list(&mut out, &self.means);
+        put_list(out, &self.classes);
+        put_list(out, &self.above);
+        put_list(out, &self.means);
         out.bits(self.firsts.len() as u32 - 1, 3);
         for &first in &self.firsts[1..] {
             out.bits(u32::from(first), 5);
         }
-        self.tables.iter().for_each(|table| table.write(&mut out));
+        self.tables.iter().for_each(|table| table.write(out));
         out.flag(self.row_table.is_some());
         if let Some(table) = &self.row_table {
-            table.write(&mut out);
+            table.write(out);
         }
-        bytes.extend(out.into_bytes());
     }
 
     /// Reads a header; also says how many bytes it took.

@@ -103,6 +103,7 @@ pub(crate) fn observed<T: Send>(
         tiles.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut bytes = Vec::new();
     plan.write(&mut bytes);
+    debug_assert_eq!(bytes.len(), plan.written_bytes());
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     let mut end = 0u32;
     for tile in &tiles {

@@ -13,7 +13,7 @@ use crate::format::line::values::Values;
 use crate::search::line::fit::{Fitted, Look, fit, improved};
 use crate::search::line::options::{Effort, Family, Options};
 use crate::search::line::sums::{
-    Analyse, Energies, InSteps, Means, Moments, Scales, column_scales, energy, weight,
+    Analyse, ColumnScales, Energies, InSteps, Means, Moments, Scales, energy, weight,
 };
 use crate::search::rules::{LineThresholds, Rule, THRESHOLDS};
 use crate::stage::line::matrix::{promise, reflections_of};
@@ -367,9 +367,7 @@ impl Sample {
                 continue;
             }
             let bits = coefficients.classify(&mut plan) + path_bits(&plan);
-            let mut header = Vec::new();
-            plan.write(&mut header);
-            plans.push((bits + 8.0 * header.len() as f64 / (rows * cols) as f64, plan));
+            plans.push((bits + 8.0 * plan.written_bytes() as f64 / (rows * cols) as f64, plan));
         }
         plans
     }
@@ -404,21 +402,25 @@ impl Sample {
             // Nothing is known of what lies below the error that coding leaves.
             let variance = energy[column] / count.max(1.0);
             let square = means[column] * means[column];
-            let gain = 0.5 * (1.0 + square / (variance + 0.4)).log2();
-            let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
-            let pays = gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2();
-            if pays && square * count > SIGNIFICANT * variance {
-                plan.means[column] = mean;
-                mean_gain += gain;
+            if square * count > SIGNIFICANT * variance {
+                let gain = 0.5 * (1.0 + square / (variance + 0.4)).log2();
+                let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
+                let pays = gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2();
+                if pays {
+                    plan.means[column] = mean;
+                    mean_gain += gain;
+                }
             }
             if predicts {
                 let correlation = product[column] / (energy[column] + 0.4 * count);
                 let above = (16.0 * correlation).round().clamp(0.0, 16.0);
                 let square = correlation * correlation;
-                let gain = -0.5 * (1.0 - square.min(0.99)).log2();
-                if gain * all_rows > 5.0 && square * count > SIGNIFICANT && above > 0.0 {
-                    plan.above[column] = above as i32;
-                    above_gain += gain;
+                if square * count > SIGNIFICANT && above > 0.0 {
+                    let gain = -0.5 * (1.0 - square.min(0.99)).log2();
+                    if gain * all_rows > 5.0 {
+                        plan.above[column] = above as i32;
+                        above_gain += gain;
+                    }
                 }
             }
         }
@@ -436,7 +438,9 @@ impl Sample {
     fn classify(&self, plan: &mut Plan) -> f64 {
         let cols = self.cols;
         let width = Width::widest();
-        let residuals: Vec<f32> = with_width(width, Residuals { sample: self, plan });
+        let mut residuals = RESIDUALS.take();
+        residuals.resize(self.values(), 0.0);
+        with_width(width, Residuals { sample: self, plan, out: &mut residuals });
         let rows = residuals.len() / cols;
         let (mut row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
         // A class off by so many quarter octaves costs its square in nats.
@@ -445,9 +449,13 @@ impl Sample {
         let states_rows = 1.44 * spread * panel > 3.0;
         if states_rows {
             plan.row_table = Some(Table::from_counts(&[8, 8, 8, 4, 4, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1]));
+            let (residuals, row_scales, col_scales) = (&residuals[..], &row_scales[..], &mut col_scales[..]);
+            with_width(width, ColumnScales { residuals, row_scales, col_scales });
         } else {
             row_scales.fill(1.0);
-            column_scales(&residuals, &row_scales, &mut col_scales);
+        }
+        if residuals.capacity() <= KEPT_RESIDUALS {
+            RESIDUALS.set(residuals);
         }
         for (class, &scale) in plan.classes.iter_mut().zip(&col_scales) {
             *class = (4.0 * scale.log2()).round() as i32;
@@ -518,19 +526,28 @@ impl Kernel for ColumnSums<'_> {
     }
 }
 
+/// Those of matrices with longer rows go back.
+const KEPT_RESIDUALS: usize = 1 << 21;
+
+thread_local! {
+    /// Room for residuals, which a thread keeps from one plan to the next.
+    static RESIDUALS: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
+}
+
 /// Magnitudes of a plan's residuals in distances of points.
 struct Residuals<'a> {
     sample: &'a Sample,
     plan: &'a Plan,
+    /// As many as the sample has values.
+    out: &'a mut [f32],
 }
 
 impl Kernel for Residuals<'_> {
-    type Output = Vec<f32>;
+    type Output = ();
 
     #[inline(always)]
-    fn run(self) -> Vec<f32> {
-        let Self { sample, plan } = self;
-        let mut out = vec![0f32; sample.bands.iter().map(Vec::len).sum()];
+    fn run(self) {
+        let Self { sample, plan, out } = self;
         let mut rows = out.chunks_exact_mut(sample.cols);
         let nothing = vec![0f32; sample.cols];
         let means: Vec<f32> = plan.means.iter().map(|&mean| mean as f32).collect();
@@ -546,7 +563,6 @@ impl Kernel for Residuals<'_> {
                 (before, above) = (row, &above_all[..]);
             }
         }
-        out
     }
 }
 
@@ -558,6 +574,9 @@ fn predicted_bits(row_scales: &[f64], col_scales: &[f64]) -> f64 {
     /// Columns whose bits are the logarithm of a product, which stays within double precision.
     const TOGETHER: usize = 8;
     let (mut bits, mut error, mut count) = (0.0, 0.0, 0.0f64);
+    // Rows that are all alike say one thing.
+    let alike = row_scales.windows(2).all(|pair| pair[0] == pair[1]);
+    let row_scales = if alike { &row_scales[..row_scales.len().min(1)] } else { row_scales };
     for row in row_scales.iter().step_by(row_scales.len().div_ceil(ROWS).max(1)) {
         for cols in col_scales.chunks(TOGETHER) {
             let mut product = 1.0;

@@ -440,13 +440,11 @@ fn price(plan: &Plan, seen: &Seen) -> Fitted {
     }
     // First word, directory; a state is 24 bits more than it says.
     bits += seen.tiles as f64 * (48.0 + 24.0 * plan.lanes() as f64);
-    let mut header = Vec::new();
-    plan.write(&mut header);
     let values = (plan.rows * plan.cols) as f64;
     let sampled = seen.values.max(1) as f64;
     Fitted {
         plan: plan.clone(),
-        bits_per_value: bits / sampled + 8.0 * header.len() as f64 / values,
+        bits_per_value: bits / sampled + 8.0 * plan.written_bytes() as f64 / values,
         error: seen.squared / sampled,
     }
 }

@@ -137,7 +137,8 @@ impl Kernel for Analyse<'_> {
     }
 }
 
-/// Scales of rows, of mean 1 in the logarithm, and of columns beside them.
+/// Scales of rows, of mean 1 in the logarithm and beside columns that have their own; and those of columns whose rows are
+/// all alike.
 pub(super) struct Scales<'a> {
     pub residuals: &'a [f32],
     pub cols: usize,
@@ -148,12 +149,17 @@ impl Kernel for Scales<'_> {
 
     #[inline(always)]
     fn run(self) -> Self::Output {
-        let rows = self.residuals.len() / self.cols;
-        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; self.cols]);
-        for _ in 0..2 {
-            column_scales(self.residuals, &row_scales, &mut col_scales);
+        let Self { residuals, cols } = self;
+        let rows = residuals.len() / cols;
+        let (mut row_scales, mut col_scales) = (vec![1.0f64; rows], vec![1.0f64; cols]);
+        column_scales(residuals, &row_scales, &mut col_scales);
+        let of_like_rows = col_scales.clone();
+        for round in 0..2 {
+            if round > 0 {
+                column_scales(residuals, &row_scales, &mut col_scales);
+            }
             let inverse: Vec<f64> = col_scales.iter().map(|scale| 1.0 / scale).collect();
-            for (scale, row) in row_scales.iter_mut().zip(self.residuals.chunks_exact(self.cols)) {
+            for (scale, row) in row_scales.iter_mut().zip(residuals.chunks_exact(cols)) {
                 // Eight sums, so that they can stand side by side.
                 let mut sums = [0f64; 8];
                 for (row, inverse) in row.chunks(8).zip(inverse.chunks(8)) {
@@ -162,19 +168,33 @@ impl Kernel for Scales<'_> {
                         .zip(inverse)
                         .for_each(|((sum, &r), &i)| *sum += f64::from(r) * i);
                 }
-                *scale = (sums.iter().sum::<f64>() / self.cols as f64).max(1e-3);
+                *scale = (sums.iter().sum::<f64>() / cols as f64).max(1e-3);
             }
             let mean = row_scales.iter().map(|s| s.log2()).sum::<f64>() / rows.max(1) as f64;
             row_scales.iter_mut().for_each(|scale| *scale /= mean.exp2());
         }
-        column_scales(self.residuals, &row_scales, &mut col_scales);
-        (row_scales, col_scales)
+        (row_scales, of_like_rows)
     }
 }
 
 /// Mean magnitudes of columns in rows of these scales.
+pub(super) struct ColumnScales<'a> {
+    pub residuals: &'a [f32],
+    pub row_scales: &'a [f64],
+    pub col_scales: &'a mut [f64],
+}
+
+impl Kernel for ColumnScales<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        column_scales(self.residuals, self.row_scales, self.col_scales);
+    }
+}
+
 #[inline(always)]
-pub(super) fn column_scales(residuals: &[f32], row_scales: &[f64], col_scales: &mut [f64]) {
+fn column_scales(residuals: &[f32], row_scales: &[f64], col_scales: &mut [f64]) {
     // A magnitude below this is as good as zero.
     let floor = 0.02;
     col_scales.fill(0.0);

@@ -225,7 +225,7 @@ pub fn quantize(coder: &Coder, quantizer: &Quantizer, tile: &Tile, targets: &[i3
     let mut residuals = vec![0i32; if plain { 0 } else { segment_rows * cols }];
     let mut states = vec![0u8; lanes];
     let wide = quantizer.width > Width::Scalar && lanes == 32;
-    let mut scratch = Scratch::new(coder, tile, gain);
+    let mut scratch = Scratch::new(coder, quantizer, tile, gain);
     for first in (0..tile.rows).step_by(segment_rows) {
         let targets = &targets[first * cols..][..segment_rows * cols];
         let residuals = if plain {

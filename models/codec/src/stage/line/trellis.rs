@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod narrow;
 
 use crate::entropy::line::coder::Coder;
 use crate::entropy::line::table::{ESCAPE, MAGNITUDES};
@@ -12,6 +14,8 @@ use crate::format::line::plan::Tile;
 use crate::stage::line::quantizer::{FAR, NEVER, Quantizer, reduced, round};
 #[cfg(target_arch = "x86_64")]
 use crate::stage::line::trellis::avx512::Job;
+#[cfg(target_arch = "x86_64")]
+use crate::stage::line::trellis::narrow::DEAREST;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 const LANES: usize = 32;
@@ -34,12 +38,34 @@ pub(crate) struct Scratch {
     decisions: Vec<[u16; 16]>,
     classes: Vec<i32>,
     lookup: [u32; 64],
+    narrow: Narrow,
+}
+
+/// What the search in sixteen bits needs beside.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of wide registers use it
+#[derive(Debug, Default)]
+struct Narrow {
+    /// Whether rates are within what it takes.
+    is_cheap: bool,
+    classes: Vec<i16>,
+    decisions: Vec<[u16; LANES]>,
 }
 
 impl Scratch {
-    pub(crate) fn new(coder: &Coder, tile: &Tile, gain: u32) -> Self {
+    pub(crate) fn new(coder: &Coder, quantizer: &Quantizer, tile: &Tile, gain: u32) -> Self {
         let (classes, lookup) = (coder.step_classes(tile, gain), coder.class_lookup(0));
-        Self { steps: Vec::new(), targets: Vec::new(), decisions: Vec::new(), classes, lookup }
+        #[cfg(target_arch = "x86_64")]
+        let narrow = Narrow {
+            is_cheap: quantizer.costs.costs.as_flattened().iter().all(|rate| (0..=DEAREST).contains(rate)),
+            classes: classes
+                .iter()
+                .map(|&class| class.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
+                .collect(),
+            decisions: Vec::new(),
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let (narrow, _) = (Narrow::default(), quantizer);
+        Self { steps: Vec::new(), targets: Vec::new(), decisions: Vec::new(), classes, lookup, narrow }
     }
 }
 
@@ -70,7 +96,7 @@ pub(crate) fn search(width: Width, segment: Segment<'_>) {
     }
 }
 
-/// With sixteen lanes in a register.
+/// With all lanes in a register where sixteen bits are enough, else with sixteen.
 #[cfg(target_arch = "x86_64")]
 fn search_wide(segment: Segment<'_>) {
     let Segment { coder, quantizer, tile, gain, residuals, row_classes, states, levels, scratch } = segment;
@@ -81,12 +107,30 @@ fn search_wide(segment: Segment<'_>) {
         smaller = residuals.iter().map(|&residual| reduced(residual, gain)).collect();
         &smaller
     };
+    let has_raw_bits = Coder::has_raw_bits(&scratch.classes, row_classes);
+    let Narrow { is_cheap, classes, decisions } = &mut scratch.narrow;
+    if let (true, false, Ok(states)) = (*is_cheap, has_raw_bits, <&mut [u8; LANES]>::try_from(&mut *states)) {
+        let rates = &quantizer.costs.costs;
+        let job =
+            narrow::Job { cols: tile.cols, targets, classes, row_classes, lookup: scratch.lookup, rates };
+        // SAFETY: the caller has seen that the processor has AVX-512.
+        #[allow(unsafe_code)]
+        let found = unsafe {
+            match coder.plan.log2_states {
+                2 => narrow::search::<4, 2, 1>(&job, states, decisions, levels),
+                _ => narrow::search::<8, 5, 2>(&job, states, decisions, levels),
+            }
+        };
+        if found {
+            return;
+        }
+    }
     let job = Job {
         cols: tile.cols,
         targets,
         row_classes,
         lookup: scratch.lookup,
-        has_raw_bits: Coder::has_raw_bits(&scratch.classes, row_classes),
+        has_raw_bits,
         classes: &scratch.classes,
         rates: &quantizer.costs.costs,
         never: NEVER,

@@ -1,4 +1,4 @@
-//! The words of a tile of 32 lanes, in two registers of sixteen: forwards what
+//! The words of a tile of 32 lanes with raw bits, in two registers of sixteen: forwards what
 //! every value pushes, then backwards the states and the words they give. Without
 //! trellis no symbol follows from others, and all is done on the way back.
 //!
@@ -27,7 +27,6 @@ pub(crate) struct Emission<'a> {
     pub row_classes: &'a [i32],
     /// For each class its first table, and raw bits above bit 24.
     pub lookup: [u32; 64],
-    pub has_raw_bits: bool,
     /// Entries of 31 symbols for each table, with their signs and without.
     pub signed: &'a [u32],
     pub unsigned: &'a [u32],
@@ -50,19 +49,12 @@ const FEW: usize = 4;
 pub(crate) unsafe fn emit(job: &Emission<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
     let few = job.signed.len() <= FEW * SYMBOLS as usize;
     // SAFETY: the same features as here.
-    unsafe {
-        match (job.has_raw_bits, few) {
-            (true, true) => emit_by::<true, true>(job, states, buffer),
-            (true, false) => emit_by::<true, false>(job, states, buffer),
-            (false, true) => emit_by::<false, true>(job, states, buffer),
-            (false, false) => emit_by::<false, false>(job, states, buffer),
-        }
-    }
+    unsafe { if few { emit_by::<true>(job, states, buffer) } else { emit_by::<false>(job, states, buffer) } }
 }
 
-/// As [`emit`], with raw bits or not, few tables or not.
+/// As [`emit`], with few tables or not.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn emit_by<const RAW: bool, const FEW: bool>(
+unsafe fn emit_by<const FEW: bool>(
     job: &Emission<'_>,
     states: &mut [u32; LANES],
     buffer: &mut [u16],
@@ -70,18 +62,17 @@ unsafe fn emit_by<const RAW: bool, const FEW: bool>(
     // SAFETY: the same features as here.
     unsafe {
         if (job.h0, job.h1) == (0, 0) {
-            sign::<RAW, FEW>(job, states);
-            let entries = |of: Half, unsigned: bool| {
-                pushed::<RAW, FEW>(job, of, unsigned, _mm512_setzero_si512()).entry
-            };
-            return push::<RAW>(job, entries, states, buffer);
+            sign::<FEW>(job, states);
+            let entries =
+                |of: Half, unsigned: bool| pushed::<FEW>(job, of, unsigned, _mm512_setzero_si512()).entry;
+            return push(job, entries, states, buffer);
         }
         let mut packed = vec![0u32; job.row_classes.len() * job.cols.div_ceil(LANES) * LANES];
-        pack::<RAW, FEW>(job, &mut packed, states);
+        pack::<FEW>(job, &mut packed, states);
         let per_row = job.cols.div_ceil(LANES);
         let entries =
             |of: Half, _: bool| load_u32(&packed[of.row * per_row * LANES + of.first + WIDE * of.half..]);
-        push::<RAW>(job, entries, states, buffer)
+        push(job, entries, states, buffer)
     }
 }
 
@@ -118,7 +109,7 @@ struct Pushed {
 /// What the values of one half of a step push, in machines that stand at `trellis`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn pushed<const RAW: bool, const FEW: bool>(
+unsafe fn pushed<const FEW: bool>(
     job: &Emission<'_>,
     Half { row, first, half, mask }: Half,
     unsigned: bool,
@@ -128,30 +119,22 @@ unsafe fn pushed<const RAW: bool, const FEW: bool>(
     let (zero, one) = (_mm512_setzero_si512(), set(1));
     let level = load_levels(&job.levels[row * job.cols + first..(row + 1) * job.cols], mask, half);
     let tables = if unsigned { job.unsigned } else { job.signed };
-    let (mut table, mut raw_bits) = (_mm512_and_si512(trellis, one), zero);
-    if RAW || !FEW || tables.len() > 2 * SYMBOLS as usize || (job.h0 == 0 && tables.len() > SYMBOLS as usize)
-    {
-        // SAFETY: classes are there for whole steps.
-        let column =
-            unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
-        let class = _mm512_add_epi32(column, set(job.row_classes[row]));
-        let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(LAST_CLASS));
-        // SAFETY: `lookup` has 64 entries.
-        let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
-        let low_half = _mm512_permutex2var_epi32(load(0), class, load(16));
-        let high_half = _mm512_permutex2var_epi32(load(32), class, load(48));
-        let upper = _mm512_cmpge_epi32_mask(class, set(32));
-        let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
-        table = _mm512_add_epi32(_mm512_and_si512(found, set(0xff)), table);
-        raw_bits = _mm512_srli_epi32::<24>(found);
-    }
-    let (mut symbol, mut low) = (level, zero);
-    if RAW {
-        let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, raw_bits));
-        let raised = _mm512_add_epi32(level, middle);
-        symbol = _mm512_srav_epi32(raised, raw_bits);
-        low = _mm512_sub_epi32(raised, _mm512_sllv_epi32(symbol, raw_bits));
-    }
+    // SAFETY: classes are there for whole steps.
+    let column = unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
+    let class = _mm512_add_epi32(column, set(job.row_classes[row]));
+    let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(LAST_CLASS));
+    // SAFETY: `lookup` has 64 entries.
+    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
+    let low_half = _mm512_permutex2var_epi32(load(0), class, load(16));
+    let high_half = _mm512_permutex2var_epi32(load(32), class, load(48));
+    let upper = _mm512_cmpge_epi32_mask(class, set(32));
+    let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
+    let table = _mm512_add_epi32(_mm512_and_si512(found, set(0xff)), _mm512_and_si512(trellis, one));
+    let raw_bits = _mm512_srli_epi32::<24>(found);
+    let middle = _mm512_srli_epi32::<1>(_mm512_sllv_epi32(one, raw_bits));
+    let raised = _mm512_add_epi32(level, middle);
+    let symbol = _mm512_srav_epi32(raised, raw_bits);
+    let low = _mm512_sub_epi32(raised, _mm512_sllv_epi32(symbol, raw_bits));
     let near = _mm512_max_epi32(_mm512_min_epi32(symbol, set(LARGEST)), set(-LARGEST));
     let place = _mm512_add_epi32(near, set(LARGEST));
     let mut entry = if FEW {
@@ -165,11 +148,9 @@ unsafe fn pushed<const RAW: bool, const FEW: bool>(
         unsafe { _mm512_i32gather_epi32::<4>(_mm512_add_epi32(base, place), tables.as_ptr().cast()) }
     };
     let escaped = _mm512_movepi32_mask(entry);
-    if RAW {
-        let low = _mm512_maskz_mov_epi32(!escaped, low);
-        let both = _mm512_or_si512(_mm512_slli_epi32::<21>(raw_bits), _mm512_slli_epi32::<24>(low));
-        entry = _mm512_or_si512(entry, both);
-    }
+    let low = _mm512_maskz_mov_epi32(!escaped, low);
+    let both = _mm512_or_si512(_mm512_slli_epi32::<21>(raw_bits), _mm512_slli_epi32::<24>(low));
+    entry = _mm512_or_si512(entry, both);
     let negative = _mm512_mask_cmplt_epi32_mask(mask & !escaped, symbol, zero);
     Pushed { entry, level, negative }
 }
@@ -196,7 +177,7 @@ fn among(tables: &[u32], table: __m512i, place: __m512i) -> __m512i {
 
 /// Signs of the tail, in the states, of a tile without trellis.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn sign<const RAW: bool, const FEW: bool>(job: &Emission<'_>, states: &mut [u32; LANES]) {
+unsafe fn sign<const FEW: bool>(job: &Emission<'_>, states: &mut [u32; LANES]) {
     let per_row = job.cols.div_ceil(LANES);
     let total = job.row_classes.len() * per_row;
     for back in 0..job.tail.min(total) {
@@ -204,7 +185,7 @@ unsafe fn sign<const RAW: bool, const FEW: bool>(job: &Emission<'_>, states: &mu
         let (row, first) = (step / per_row, step % per_row * LANES);
         for of in Half::both(job.cols, row, first) {
             // SAFETY: the same features as here.
-            let pushed = unsafe { pushed::<RAW, FEW>(job, of, true, _mm512_setzero_si512()) };
+            let pushed = unsafe { pushed::<FEW>(job, of, true, _mm512_setzero_si512()) };
             hold(&mut states[WIDE * of.half..], pushed.negative, back);
         }
     }
@@ -213,7 +194,7 @@ unsafe fn sign<const RAW: bool, const FEW: bool>(job: &Emission<'_>, states: &mu
 /// Notes the signs of a step of the tail.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn hold(states: &mut [u32], negative: __mmask16, back: usize) {
+pub(super) fn hold(states: &mut [u32], negative: __mmask16, back: usize) {
     let signed = _mm512_or_si512(load_u32(states), _mm512_set1_epi32(1 << back));
     let held = _mm512_mask_mov_epi32(load_u32(states), negative, signed);
     store(states, held);
@@ -221,7 +202,7 @@ fn hold(states: &mut [u32], negative: __mmask16, back: usize) {
 
 /// Lanes of a register that have a column in the step that starts there.
 #[inline]
-fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
+pub(super) fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
     let left = (cols - first).saturating_sub(WIDE * half);
     if left >= WIDE { __mmask16::MAX } else { (1 << left) - 1 }
 }
@@ -229,7 +210,7 @@ fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
 /// Levels of a step, widened; zeros in lanes without a column.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn load_levels(levels: &[i16], mask: __mmask16, half: usize) -> __m512i {
+pub(super) fn load_levels(levels: &[i16], mask: __mmask16, half: usize) -> __m512i {
     let Some(levels) = levels.get(WIDE * half..) else { return _mm512_setzero_si512() };
     // SAFETY: lanes beyond the row are masked, and no others are touched.
     _mm512_cvtepi16_epi32(unsafe { _mm256_maskz_loadu_epi16(mask, levels.as_ptr()) })
@@ -237,11 +218,7 @@ fn load_levels(levels: &[i16], mask: __mmask16, half: usize) -> __m512i {
 
 /// Forwards: entries of all values, and the signs of the tail in the states.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn pack<const RAW: bool, const FEW: bool>(
-    job: &Emission<'_>,
-    entries: &mut [u32],
-    states: &mut [u32; LANES],
-) {
+unsafe fn pack<const FEW: bool>(job: &Emission<'_>, entries: &mut [u32], states: &mut [u32; LANES]) {
     let set = |value: i32| _mm512_set1_epi32(value);
     let (zero, one) = (_mm512_setzero_si512(), set(1));
     let (h0, h1) = (set(job.h0), set(job.h1));
@@ -257,7 +234,7 @@ unsafe fn pack<const RAW: bool, const FEW: bool>(
                 let old = trellis[half];
                 // SAFETY: the same features as here.
                 let Pushed { entry, level, negative } =
-                    unsafe { pushed::<RAW, FEW>(job, of, back < job.tail, old) };
+                    unsafe { pushed::<FEW>(job, of, back < job.tail, old) };
                 store(&mut out[WIDE * half..], entry);
                 if back < job.tail {
                     hold(&mut states[WIDE * half..], negative, back);
@@ -275,14 +252,13 @@ unsafe fn pack<const RAW: bool, const FEW: bool>(
 /// column, and whether it is of the tail.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
-unsafe fn push<const RAW: bool>(
+unsafe fn push(
     job: &Emission<'_>,
     entries: impl Fn(Half, bool) -> __m512i,
     states: &mut [u32; LANES],
     buffer: &mut [u16],
 ) -> usize {
     let set = |value: i32| _mm512_set1_epi32(value);
-    let one = set(1);
     let mut held = [load_u32(&states[..]), load_u32(&states[WIDE..])];
     let mut at = buffer.len();
     let mut back = 0;
@@ -298,35 +274,13 @@ unsafe fn push<const RAW: bool>(
                 escapes[half] = _mm512_movepi32_mask(entry) & mask;
                 let frequency = _mm512_and_si512(_mm512_srli_epi32::<10>(entry), set(0x7ff));
                 let raw_bits = _mm512_and_si512(_mm512_srli_epi32::<21>(entry), set(7));
-                let bound = if RAW {
-                    _mm512_sllv_epi32(frequency, _mm512_sub_epi32(set(22), raw_bits))
-                } else {
-                    _mm512_slli_epi32::<22>(frequency)
-                };
+                let bound = _mm512_sllv_epi32(frequency, _mm512_sub_epi32(set(22), raw_bits));
                 let full = _mm512_mask_cmpge_epu32_mask(mask, state, bound);
                 at = put(buffer, at, full, state);
-                let mut raised = _mm512_mask_srli_epi32::<16>(state, full, state);
-                if RAW {
-                    let low = _mm512_and_si512(_mm512_srli_epi32::<24>(entry), set(0x3f));
-                    raised = _mm512_or_si512(_mm512_sllv_epi32(raised, raw_bits), low);
-                }
-                // By the inverse of the frequency, which waits for no state: an estimate of 14 bits and one step of
-                // Newton's. The quotient is below 2^22, so that three roundings leave it one off at most.
-                let divisor = _mm512_cvtepi32_ps(frequency);
-                let estimate = _mm512_rcp14_ps(divisor);
-                let off = _mm512_fnmadd_ps(divisor, estimate, _mm512_set1_ps(1.0));
-                let inverse = _mm512_fmadd_ps(estimate, off, estimate);
-                let near = _mm512_mul_ps(_mm512_cvtepu32_ps(raised), inverse);
-                let mut quotient = _mm512_cvttps_epi32(near);
-                let mut rest = _mm512_sub_epi32(raised, _mm512_mullo_epi32(quotient, frequency));
-                let below = _mm512_movepi32_mask(rest);
-                quotient = _mm512_mask_sub_epi32(quotient, below, quotient, one);
-                rest = _mm512_mask_add_epi32(rest, below, rest, frequency);
-                let above = _mm512_cmpge_epi32_mask(rest, frequency);
-                quotient = _mm512_mask_add_epi32(quotient, above, quotient, one);
-                rest = _mm512_mask_sub_epi32(rest, above, rest, frequency);
-                let slot = _mm512_add_epi32(rest, _mm512_and_si512(entry, set(0x3ff)));
-                let next = _mm512_add_epi32(_mm512_slli_epi32::<10>(quotient), slot);
+                let raised = _mm512_mask_srli_epi32::<16>(state, full, state);
+                let low = _mm512_and_si512(_mm512_srli_epi32::<24>(entry), set(0x3f));
+                let raised = _mm512_or_si512(_mm512_sllv_epi32(raised, raw_bits), low);
+                let next = next_states(raised, frequency, _mm512_and_si512(entry, set(0x3ff)));
                 held[half] = _mm512_mask_mov_epi32(state, mask, next);
             }
             if escapes != [0; 2] {
@@ -343,11 +297,31 @@ unsafe fn push<const RAW: bool>(
     at
 }
 
+/// States after symbols of such frequencies and first slots, of states that gave their words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+pub(super) fn next_states(raised: __m512i, frequency: __m512i, start: __m512i) -> __m512i {
+    // By the inverse of the frequency, which waits for no state: an estimate of 14 bits and one step of
+    // Newton's. The quotient is below 2^22, so that three roundings leave it one off at most.
+    let divisor = _mm512_cvtepi32_ps(frequency);
+    let estimate = _mm512_rcp14_ps(divisor);
+    let off = _mm512_fnmadd_ps(divisor, estimate, _mm512_set1_ps(1.0));
+    let inverse = _mm512_fmadd_ps(estimate, off, estimate);
+    let quotient = _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_cvtepu32_ps(raised), inverse));
+    let rest = _mm512_sub_epi32(raised, _mm512_mullo_epi32(quotient, frequency));
+    let (below, above) = (_mm512_movepi32_mask(rest), _mm512_cmpge_epi32_mask(rest, frequency));
+    let next = _mm512_add_epi32(_mm512_slli_epi32::<10>(quotient), _mm512_add_epi32(rest, start));
+    // One more of the quotient is a table's slots more of the state, and so many fewer of the rest.
+    let one = _mm512_sub_epi32(_mm512_set1_epi32(1 << 10), frequency);
+    let next = _mm512_mask_sub_epi32(next, below, next, one);
+    _mm512_mask_add_epi32(next, above, next, one)
+}
+
 /// Puts the low halves of the lanes of the mask, in order, in front of what a
 /// buffer holds from `at` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt,bmi2")]
-fn put(buffer: &mut [u16], at: usize, mask: __mmask16, words: __m512i) -> usize {
+pub(super) fn put(buffer: &mut [u16], at: usize, mask: __mmask16, words: __m512i) -> usize {
     let count = mask.count_ones() as usize;
     let (start, together) = (at - count, _mm512_maskz_compress_epi32(mask, words));
     let room = &mut buffer[start..at];
@@ -364,14 +338,14 @@ fn put(buffer: &mut [u16], at: usize, mask: __mmask16, words: __m512i) -> usize 
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load_u32(list: &[u32]) -> __m512i {
+pub(super) fn load_u32(list: &[u32]) -> __m512i {
     // SAFETY: the slice is checked to hold sixteen.
     unsafe { _mm512_loadu_si512(list[..WIDE].as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(list: &mut [u32], value: __m512i) {
+pub(super) fn store(list: &mut [u32], value: __m512i) {
     // SAFETY: the slice is checked to hold sixteen.
     unsafe { _mm512_storeu_si512(list[..WIDE].as_mut_ptr().cast(), value) }
 }
