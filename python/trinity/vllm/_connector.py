@@ -21,16 +21,17 @@ from vllm.logger import init_logger
 
 import trinity
 
+from ._basis import Basis
 from ._form import Form
 from ._frame import NotUndone, Rope, rope_of
-from ._identity import Adapters, served
+from ._identity import Adapters, model_of, served
 from ._layout import Layout, layout, unknown
 from ._order import order
 from ._store import BlockStore, Refused, chain, store_name
 
 logger = init_logger("vllm.trinity")
 
-_OPTIONS = {"folder", "bits", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
+_OPTIONS = {"folder", "bits", "basis", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
 #: Tokens of a prompt's beginning that keep every bit: at 3 bits a fifth of the loss, for 0.07 bit (docs/integrations.md).
 _SINK = 4
 #: Blocks that may wait to be coded; beyond that a step waits, so that memory stays bounded.
@@ -101,11 +102,14 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._undo = extra.get("rope", _ROPES[0])
         if self._undo not in _ROPES:
             raise ValueError(f"TrinityConnector: rope={self._undo!r}, expected one of {', '.join(_ROPES)}")
+        self._basis = _basis_of(extra.get("basis"), bits, vllm_config)
+        self._basis_path = extra.get("basis")
         self._heads = _head_sizes(groups)
         what = {
             **served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "block": self._block,
             "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
-            "bits": bits, "codec": codec, "sink": self._sink, "rope": self._undo, "form": "layers", "trinity": trinity.__version__,
+            "bits": bits, "codec": codec, "sink": self._sink, "rope": self._undo, "form": "layers",
+            "basis": None if self._basis is None else self._basis.identity, "trinity": trinity.__version__,
         }
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
@@ -229,9 +233,15 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             logger.warning("trinity: blocks of %s are coded as they lie: which of their sides are tokens and heads is not clear", tuple(shape))
             known = unknown(shape)
             sink = None if self._sink is None else known.tokens if self._sink else 0
-            return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, sink))
+            return Group(caches, known, self._checked(Form(len(caches), dtype, known.tokens, known.heads, known.width, sink)))
         rope = self._rope(known.width)
-        return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, self._sink, rope))
+        form = Form(len(caches), dtype, known.tokens, known.heads, known.width, self._sink, rope, self._basis)
+        return Group(caches, known, self._checked(form))
+
+    def _checked(self, form: Form) -> Form:
+        if self._basis is not None:
+            self._basis.held_against_shape(self._basis_path, form.shape)
+        return form
 
     def _rope(self, width: int) -> Rope | None:
         if self._undo == "keep" or self._sink is None:
@@ -310,6 +320,17 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._pool.shutdown(wait=True)
         if self._role == KVConnectorRole.WORKER:
             logger.info("trinity: %s", self._store.stats)
+
+
+def _basis_of(path: Any, bits: float | None, vllm_config: Any) -> Basis | None:
+    """The basis that the options name, once it is known to be of this model."""
+    if path is None:
+        return None
+    if bits is None:
+        raise ValueError("TrinityConnector: a basis is for blocks at a rate, and bits is null: every bit is kept as it is")
+    basis = Basis.open(path)
+    basis.held_against(path, *model_of(vllm_config))
+    return basis
 
 
 def _head_sizes(groups: Any) -> tuple[int, int] | None:

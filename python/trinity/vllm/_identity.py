@@ -51,6 +51,14 @@ def _lasting(config: Any) -> Any:
     return config
 
 
+def model_of(vllm_config: Any) -> tuple[str, str]:
+    """A model's name, and a hash of what its files say: what a basis of its keys and values is held against."""
+    model = vllm_config.model_config
+    commit = str(getattr(getattr(model, "hf_config", None), "_commit_hash", None))
+    path = Path(model.model)
+    return path.resolve().name if path.exists() else str(model.model), _blake(fingerprint(model.model), commit)
+
+
 def served(vllm_config: Any) -> dict[str, str]:
     """What an engine makes of a model: options may change what its files say, and so its keys and values."""
     model, load = vllm_config.model_config, getattr(vllm_config, "load_config", None)
@@ -107,6 +115,8 @@ def _adapter_folder(path: str) -> Path | None:
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
+    if folder.is_absolute():
+        return None
     try:
         from huggingface_hub import snapshot_download
 
