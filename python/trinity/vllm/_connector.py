@@ -240,7 +240,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
 
     def _checked(self, form: Form) -> Form:
         if self._basis is not None:
-            self._basis.held_against_shape(self._basis_path, form.shape)
+            self._basis.held_against_shape(str(self._basis_path), form.shape)
         return form
 
     def _rope(self, width: int) -> Rope | None:

@@ -118,7 +118,7 @@ def _adapter_folder(path: str) -> Path | None:
     if folder.is_absolute():
         return None
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import snapshot_download  # type: ignore[import-not-found, unused-ignore]
 
         return Path(snapshot_download(path, local_files_only=True))
     except (ImportError, OSError, ValueError):
