@@ -25,7 +25,7 @@ from ._identity import model_of
 TOKENS = 16_384
 #: Tokens of a prompt, at most.
 _WINDOW = 1024
-#: What is computed, for each of this process's engines; one at a time.
+#: Workers' connectors of the engine that this process runs.
 _LEARNERS: list[TrinityLearner] = []
 
 
@@ -39,9 +39,12 @@ class TrinityLearner(TrinityConnector):
         if role == KVConnectorRole.WORKER:
             _LEARNERS.append(self)
 
+    def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
+        super().register_kv_caches(kv_caches)
+        if len(self._groups) != 1:
+            raise InputError(f"a basis is for models whose layers have caches of one kind, and this one has {len(self._groups)}")
+
     def _keep(self, moved: Moved, held: list[torch.Tensor]) -> None:
-        if len(held) != 1:
-            raise ValueError(f"a basis is for models whose layers have caches of one kind, and this one has {len(held)}")
         coded, _ = self._groups[0].form.scaled(held[0], moved.index)
         if bool(coded.isfinite().all()):
             self.sums = self.sums or Sums(self._groups[0].form.shape)
