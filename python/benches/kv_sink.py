@@ -56,9 +56,9 @@ class Passages:
             cache = transformers.DynamicCache()
             model(one[:, :prefix], past_key_values=cache)
             self.caches.append([(layer.keys.clone(), layer.values.clone()) for layer in cache.layers])
-            self.answers.append(self._rest(one, self.caches[-1]))
+            self.answers.append(self.rest(one, self.caches[-1]))
 
-    def _rest(self, one: torch.Tensor, layers: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    def rest(self, one: torch.Tensor, layers: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
         cache = transformers.DynamicCache()
         for at, (keys, values) in enumerate(layers):
             cache.update(keys.clone(), values.clone(), at)
@@ -70,7 +70,7 @@ class Passages:
         for one, layers, plain in zip(self.tokens, self.caches, self.answers):
             made = [tuple(coded(side, bits, codec, spared) for side in layer) for layer in layers]
             rates += [rate for layer in made for _, rate in layer]
-            answer = self._rest(one, [(keys, values) for (keys, _), (values, _) in made])
+            answer = self.rest(one, [(keys, values) for (keys, _), (values, _) in made])
             targets = one[0, self.prefix + 1 :, None]
             nats.append(float((plain[:-1].gather(1, targets) - answer[:-1].gather(1, targets)).mean()))
             divergence.append(float((plain.exp() * (plain - answer)).sum(-1).mean()))

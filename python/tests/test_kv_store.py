@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import trinity
 from trinity.vllm import BlockStore, Refused, chain
+from trinity.vllm._store import store_name
 
 
 def _block(seed: int) -> dict[str, np.ndarray]:
@@ -141,6 +146,120 @@ def test_the_oldest_go_where_there_is_no_room(tmp_path):
     kept = sorted(path.name for path in (tmp_path / "kv").glob("*.kv"))
     assert sum((tmp_path / "kv" / name).stat().st_size for name in kept) <= 4 * size
     assert "k11.kv" in kept and "k0.kv" not in kept and store.stats["evicted"] >= 8
+
+
+def _beside(folder, which: int, size: int, blocks: int = 8, **options) -> BlockStore:
+    """A store of one model beside those of others; room for so many blocks in all, and half of one, since sizes differ a little."""
+    identity = f"{which:032x}"
+    store = BlockStore(folder / store_name(identity, 0), identity, bits=None, shared=folder, memory_bytes=0, **options)
+    store.capacity_bytes = blocks * size + size // 2
+    return store
+
+
+def _kept(folder) -> list[str]:
+    return sorted(path.stem for path in folder.rglob("*.kv"))
+
+
+def test_the_capacity_is_that_of_all_models_in_a_folder_and_the_oldest_goes_whose_it_is(tmp_path):
+    size = BlockStore(tmp_path / "one", f"{0:032x}", bits=None).put("x0", _block(0))
+    folder = tmp_path / "kv"
+    old, new = _beside(folder, 0, size), _beside(folder, 1, size)
+    for at in range(8):
+        old.put(f"o{at}", _block(at))
+        os.utime(old.folder / f"o{at}.kv", (at, at))
+    # What is read is used: it stays longer than what was written after it.
+    assert old.get("o0", SHAPES, into="numpy")
+    # What is not a store's is neither counted nor removed.
+    for name in "mine/a.kv", "a.kv", f"{3:032x}-0.old/a.kv":
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"x" * 10 * size)
+    for at in range(6):
+        new.put(f"n{at}", _block(at))
+    assert sum(path.stat().st_size for store in (old, new) for path in store.folder.iterdir()) <= old.capacity_bytes
+    kept = _kept(folder)
+    assert {f"n{at}" for at in range(6)} <= set(kept) and "o0" in kept and "o1" not in kept and kept.count("a") == 3
+    # A model that is not asked for any more goes wholly, in the end.
+    for at in range(6, 16):
+        new.put(f"n{at}", _block(at))
+    assert not list(old.folder.iterdir())
+    # Without others a store has its own folder alone.
+    (folder / f"{1:032x}-0" / f"{5:032x}-0").mkdir()
+    assert new.put("last", _block(1)) and BlockStore(folder, "m", memory_bytes=0).put("own", _block(1))
+
+
+def test_what_another_engine_removed_makes_room_too(tmp_path, monkeypatch):
+    """Two engines that count the same files and remove the oldest of them do not remove twice as many."""
+    size = BlockStore(tmp_path / "one", f"{0:032x}", bits=None).put("x0", _block(0))
+    folder = tmp_path / "kv"
+    first, second = _beside(folder, 0, size, 20), _beside(folder, 1, size, 20)
+    for at in range(20):
+        (first, second)[at % 2].put(f"k{at:02}", _block(at))
+        os.utime((first, second)[at % 2].folder / f"k{at:02}.kv", (at, at))
+    counted = second._files()
+    first.put("a", _block(1))
+    removed = first.stats["evicted"]
+    assert removed == 3 and "k02" not in _kept(folder) and "k03" in _kept(folder)
+    # The other counted before that, and makes room after it.
+    monkeypatch.setattr(second, "_files", lambda: counted)
+    second.put("b", _block(2))
+    assert second.stats["evicted"] == 0 and "k03" in _kept(folder)
+
+
+def test_a_file_that_cannot_be_removed_is_left_and_the_next_goes(tmp_path, monkeypatch):
+    size = BlockStore(tmp_path / "one", f"{0:032x}", bits=None).put("x0", _block(0))
+    store = _beside(tmp_path / "kv", 0, size, 4)
+    for at in range(4):
+        store.put(f"k{at}", _block(at))
+        os.utime(store.folder / f"k{at}.kv", (at, at))
+    plain = Path.unlink
+
+    def unlink(self, *args, **keywords):
+        if self.stem == "k0":
+            raise PermissionError(13, "not yours")
+        plain(self, *args, **keywords)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    store.put("k4", _block(4))
+    assert _kept(store.folder) == ["k0", "k2", "k3", "k4"]
+
+
+_ENGINE = """
+import sys
+import numpy as np
+from trinity.vllm import BlockStore
+from trinity.vllm._store import store_name
+folder, which, capacity = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+identity = f"{which:032x}"
+store = BlockStore(f"{folder}/{store_name(identity, 0)}", identity, bits=None, shared=folder, capacity_bytes=capacity)
+random = np.random.default_rng(which)
+for at in range(200):
+    block = {"layer.0": random.normal(size=(64, 128)).astype(np.float16)}
+    assert store.put(f"{which}.{at}", block)
+    found = store.get_many([(f"{which}.{max(at - 3, 0)}", {"layer.0": ("f16", (64, 128))})], into="numpy")
+print(store.stats["evicted"], store.stats["not_written"])
+"""
+
+
+def test_engines_that_share_a_folder_stay_within_its_capacity_and_do_not_empty_it(tmp_path):
+    """Three processes write twelve times what there is room for."""
+    capacity, folder = 1 << 20, tmp_path / "kv"
+    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
+    words = [[sys.executable, "-c", _ENGINE, str(folder), str(which), str(capacity)] for which in range(3)]
+    engines = [subprocess.Popen(one, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for one in words]
+    most = 0
+    while any(one.poll() is None for one in engines):
+        used = 0
+        for path in folder.rglob("*.kv"):
+            with contextlib.suppress(OSError):
+                used += path.stat().st_size
+        most = max(most, used)
+    said = [one.communicate() for one in engines]
+    assert all(one.returncode == 0 for one in engines), said
+    assert all(out.split()[1] == "0" for out, _ in said), said
+    left = sum(path.stat().st_size for path in folder.rglob("*.kv"))
+    # Each may have written a thirty-second of the capacity, or a block, that the others did not count yet.
+    assert most <= 1.1 * capacity, (most, capacity)
+    assert 0.75 * capacity < left <= 1.1 * capacity, (left, capacity)
 
 
 def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -21,28 +23,39 @@ import trinity  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("TRINITY_VLLM_PYTHON") or str(ROOT / ".venv-vllm/bin/python")
+#: An engine that has not ended by then will not: two minutes of a busy machine go into importing vLLM.
+_LONGEST_S = 1800
 pytestmark = pytest.mark.skipif(not Path(PYTHON).exists(), reason="LEFT OUT: vLLM is not installed (docs/integrations.md)")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A model whose answers hang on every token before: weights drawn large, f32."""
-    from tokenizers import Tokenizer, models
+    from tokenizers import Tokenizer, models, pre_tokenizers
 
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(5)
     sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = transformers.LlamaConfig(**sizes, num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=False, initializer_range=0.3)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    Tokenizer(models.BPE({f"<{at}>": at for at in range(512)}, [])).save(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer(models.WordLevel({f"<{at}>": at for at in range(512)}, unk_token="<0>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     return folder
+
+
+@pytest.fixture(scope="module")
+def plain(model, tmp_path_factory):
+    """What an engine without a connector answers, started once for all tests: it takes most of a test to import vLLM."""
+    folder = tmp_path_factory.mktemp("plain")
+    return _answers(model, folder / "kv", "none", folder / "out.json", "--orders")
 
 
 def _engine(model: Path, kept: Path, mode: str, out: Path, *options: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
     words = [PYTHON, str(Path(__file__).with_name("vllm_engine.py")), str(model), str(kept), mode, str(out), *options]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -52,9 +65,8 @@ def _answers(model: Path, kept: Path, mode: str, out: Path, *options: str) -> di
     return {**json.loads(out.read_text()), "said": said}
 
 
-def test_blocks_outlive_the_engine_and_nothing_wrong_is_served(model, tmp_path):
+def test_blocks_outlive_the_engine_and_nothing_wrong_is_served(model, plain, tmp_path):
     kept, out = tmp_path / "kv", tmp_path / "out.json"
-    plain = _answers(model, kept, "none", out)
     assert len({tuple(one) for one in plain["answers"]}) == len(plain["answers"]), "answers must hang on prompts"
     first = _answers(model, kept, "lossless", out)
     assert first["answers"] == plain["answers"]
@@ -77,9 +89,8 @@ def test_blocks_outlive_the_engine_and_nothing_wrong_is_served(model, tmp_path):
     assert rested["answers"] == plain["answers"] and rested["cached"] > 0
 
 
-def test_coded_blocks_answer_nearly_as_before_and_are_smaller(model, tmp_path):
+def test_coded_blocks_answer_nearly_as_before_and_are_smaller(model, plain, tmp_path):
     sizes = {}
-    plain = _answers(model, tmp_path / "none", "none", tmp_path / "out.json")
     for mode in "lossless", "8":
         kept = tmp_path / mode
         _answers(model, kept, mode, tmp_path / "out.json")
@@ -90,8 +101,36 @@ def test_coded_blocks_answer_nearly_as_before_and_are_smaller(model, tmp_path):
     assert sizes["8"] < 0.4 * sizes["lossless"], sizes
 
 
-def test_what_the_command_decodes_is_a_folder_that_vllm_serves(model, tmp_path, trinity_command):
-    plain = _answers(model, tmp_path / "none", "none", tmp_path / "out.json")
+def test_a_basis_is_learned_by_the_engine_and_turns_the_cache_of_its_model_alone(model, plain, tmp_path):
+    text, made, out = tmp_path / "text", tmp_path / "model.basis", tmp_path / "out.json"
+    source = random.Random(3)
+    text.write_text(" ".join(f"<{source.randrange(512)}>" for _ in range(4096)))
+    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1]), "VLLM_CPU_KVCACHE_SPACE": "1"}
+    words = [PYTHON, "-m", "trinity.vllm", "basis", str(model), str(text), "-o", str(made), "--engine", '{"dtype": "float32", "block_size": 32, "max_model_len": 513}']
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
+    assert done.returncode == 0 and "3 layers of 2 heads of 32 channels, keys before rotary positions" in done.stdout, done.stderr[-3000:]
+    # A file that is there is not replaced unasked; found before an engine is started.
+    again = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
+    assert again.returncode == 2 and "exists" in again.stderr and "Traceback" not in again.stderr, again.stderr[-2000:]
+    kept = tmp_path / "kv"
+    _answers(model, kept, "8", out, "--basis", str(made))
+    turned = _answers(model, kept, "8", out, "--basis", str(made))
+    assert turned["cached"] > 500 and sum(a[0] == b[0] for a, b in zip(turned["answers"], plain["answers"])) >= len(plain["answers"]) - 1
+    # Without the basis, or with every bit kept, nothing of it is served.
+    assert len(list(kept.iterdir())) == 1
+    _answers(model, kept, "8", out)
+    assert len(list(kept.iterdir())) == 2
+    # Another model's, of the same shape: one weight is other.
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    weights = bytearray((other / "model.safetensors").read_bytes())
+    weights[-5] ^= 1
+    (other / "model.safetensors").write_bytes(weights)
+    code, said = _engine(other, kept, "8", out, "--basis", str(made))
+    assert code != 0 and f"is of the model {model.name}, and other is served" in said, said[-3000:]
+
+
+def test_what_the_command_decodes_is_a_folder_that_vllm_serves(model, plain, tmp_path, trinity_command):
     trinity_command("encode", str(model), "--lossless", "--files", "-o", "model.tri")
     trinity_command("decode", "model.tri", "--to", "safetensors", "--dtype", "f32", "-o", "decoded")
     assert _answers(tmp_path / "decoded", tmp_path / "none", "none", tmp_path / "out.json")["answers"] == plain["answers"]
@@ -119,21 +158,5 @@ def test_what_cannot_work_is_refused_with_a_sentence(model, tmp_path):
     assert done.returncode != 0 and "TrinityConnector has no option `bist`" in done.stderr, done.stderr[-2000:]
 
 
-_ORDERS = """
-import torch
-from vllm import _custom_ops as ops
-from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
-from trinity.vllm._order import order
-for dtype, block, width in ((torch.bfloat16, 128, 64), (torch.float16, 128, 64), (torch.float32, 32, 32), (torch.bfloat16, 16, 80)):
-    keys, values = (torch.randn(block, 3, width).to(dtype) for _ in range(2))
-    memory = torch.zeros(1, 3, 2 * block, width, dtype=dtype)
-    ops.cpu_attn_reshape_and_cache(keys, values, *memory.chunk(2, dim=2), torch.arange(block), _get_attn_isa(dtype, block, width))
-    found = memory.reshape(3, -1)[:, order(dtype, block, width).argsort()].view(3, 2, block, width)
-    assert torch.equal(found[:, 0], keys.transpose(0, 1)) and torch.equal(found[:, 1], values.transpose(0, 1)), (dtype, block, width)
-"""
-
-
-def test_blocks_are_coded_token_by_token_whatever_order_attention_wants():
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
-    done = subprocess.run([PYTHON, "-c", _ORDERS], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_blocks_are_coded_token_by_token_whatever_order_attention_wants(plain):
+    assert plain["wrong_orders"] == []

@@ -1,6 +1,6 @@
 """One life of a vLLM engine with the connector, for test_vllm.py: answers prompts, and writes what it answered.
 
-    vllm_engine.py MODEL FOLDER MODE OUT [--damage] [--die-after N] [--rounds N]
+    vllm_engine.py MODEL FOLDER MODE OUT [--damage] [--die-after N] [--rounds N] [--orders] [--basis FILE]
 
 Runs in an environment with vLLM; MODE is none, lossless or bits per value.
 """
@@ -39,6 +39,27 @@ def damage(folder: str) -> int:
     return len(files)
 
 
+def orders() -> list[str]:
+    """Number formats and sizes of which the order of a block in attention's memory is not what is believed.
+
+    Asked here, since importing vLLM takes longer than anything that is asked of it.
+    """
+    import torch
+    from trinity.vllm._order import order
+    from vllm import _custom_ops as ops
+    from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+
+    wrong = []
+    for dtype, block, width in ((torch.bfloat16, 128, 64), (torch.float16, 128, 64), (torch.float32, 32, 32), (torch.bfloat16, 16, 80)):
+        keys, values = (torch.randn(block, 3, width).to(dtype) for _ in range(2))
+        memory = torch.zeros(1, 3, 2 * block, width, dtype=dtype)
+        ops.cpu_attn_reshape_and_cache(keys, values, *memory.chunk(2, dim=2), torch.arange(block), _get_attn_isa(dtype, block, width))
+        found = memory.reshape(3, -1)[:, order(dtype, block, width).argsort()].view(3, 2, block, width)
+        if not (torch.equal(found[:, 0], keys.transpose(0, 1)) and torch.equal(found[:, 1], values.transpose(0, 1))):
+            wrong.append(f"{dtype}, {block} tokens, {width} channels")
+    return wrong
+
+
 def main() -> None:
     model, folder, mode, out = sys.argv[1:5]
     from vllm import LLM, SamplingParams
@@ -46,6 +67,8 @@ def main() -> None:
     options = {}
     if mode != "none":
         extra = {"folder": folder, "bits": None if mode == "lossless" else float(mode), "memory_bytes": 0}
+        if "--basis" in sys.argv:
+            extra["basis"] = sys.argv[sys.argv.index("--basis") + 1]
         options["kv_transfer_config"] = {
             "kv_connector": "TrinityConnector", "kv_connector_module_path": "trinity.vllm._connector", "kv_role": "kv_both",
             "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra,
@@ -54,6 +77,7 @@ def main() -> None:
         model=model, dtype="float32", enforce_eager=True, max_model_len=512, block_size=32, max_num_seqs=8, seed=0,
         disable_hybrid_kv_cache_manager=True, **options,
     )
+    wrong = orders() if "--orders" in sys.argv else None
     if "--damage" in sys.argv:
         assert damage(folder) > 0
     source = random.Random(1)
@@ -78,7 +102,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     with open(out, "w") as file:
         own = [answers[at] for at in range(len(prompts))]
-        json.dump({"prompts": prompts, "answers": own, "cached": cached, "answered": answered}, file)
+        json.dump({"prompts": prompts, "answers": own, "cached": cached, "answered": answered, "wrong_orders": wrong}, file)
 
 
 if __name__ == "__main__":

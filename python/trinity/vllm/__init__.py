@@ -5,7 +5,8 @@
     vllm serve MODEL --kv-transfer-config '{"kv_connector": "TrinityConnector", "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute", "kv_connector_extra_config": {"folder": "/var/kv", "bits": 3}}'
 
-`BlockStore` is what keeps blocks, and knows nothing of vLLM.
+`BlockStore` is what keeps blocks, and knows nothing of vLLM. ``python -m trinity.vllm basis MODEL TEXT -o FILE``
+learns what the option ``basis`` names.
 """
 
 from __future__ import annotations

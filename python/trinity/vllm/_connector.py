@@ -21,15 +21,17 @@ from vllm.logger import init_logger
 
 import trinity
 
+from ._basis import Basis
 from ._form import Form
 from ._frame import NotUndone, Rope, rope_of
+from ._identity import Adapters, model_of, served
 from ._layout import Layout, layout, unknown
 from ._order import order
-from ._store import BlockStore, Refused, chain
+from ._store import BlockStore, Refused, chain, store_name
 
 logger = init_logger("vllm.trinity")
 
-_OPTIONS = {"folder", "bits", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
+_OPTIONS = {"folder", "bits", "basis", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
 #: Tokens of a prompt's beginning that keep every bit: at 3 bits a fifth of the loss, for 0.07 bit (docs/integrations.md).
 _SINK = 4
 #: Blocks that may wait to be coded; beyond that a step waits, so that memory stays bounded.
@@ -71,44 +73,6 @@ class Step(KVConnectorMetadata):
     finished: list[str] = field(default_factory=list)
 
 
-def fingerprint(model: str) -> str:
-    """A hash of a model's configuration and of the beginnings and ends of its weights; of its name, where it is no folder."""
-    folder, digest = Path(model), hashlib.blake2b(digest_size=16)
-    digest.update(model.encode() if not folder.is_dir() else b"folder")
-    if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            if path.name == "config.json":
-                digest.update(path.read_bytes())
-            elif path.suffix in {".safetensors", ".bin", ".gguf", ".tri"}:
-                size = path.stat().st_size
-                digest.update(f"{path.name} {size}".encode())
-                with open(path, "rb") as file:
-                    digest.update(file.read(1 << 16))
-                    file.seek(max(size - (1 << 16), 0))
-                    digest.update(file.read(1 << 16))
-    return digest.hexdigest()
-
-
-def _lasting(config: Any) -> Any:
-    """A configuration without where it was read from, and by which version of transformers."""
-    if isinstance(config, dict):
-        return {str(key): _lasting(one) for key, one in config.items() if not str(key).startswith("_") and key != "transformers_version"}
-    return config
-
-
-def _served(vllm_config: Any) -> dict[str, str]:
-    """What an engine makes of a model: options may change what its files say, and so its keys and values."""
-    model, load = vllm_config.model_config, getattr(vllm_config, "load_config", None)
-    own: Any = getattr(model, "hf_config", None)
-    config = json.dumps(_lasting(own.to_dict()), sort_keys=True, default=str) if hasattr(own, "to_dict") else ""
-    return {
-        "config": hashlib.blake2b(config.encode(), digest_size=16).hexdigest(),
-        "quantization": str(getattr(model, "quantization", None)),
-        "revision": str(getattr(model, "revision", None)),
-        "weights": str(getattr(load, "load_format", None)),
-    }
-
-
 class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     """KV blocks of prompts, coded, in a folder that engines share and that outlives them."""
 
@@ -127,7 +91,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         if len(groups) > 1:
             raise ValueError(f"TrinityConnector knows models with one kind of KV cache, and this one has {len(groups)}")
         self._block = vllm_config.cache_config.block_size
-        model, parallel = vllm_config.model_config, vllm_config.parallel_config
+        parallel = vllm_config.parallel_config
         bits = extra.get("bits", 3.0)
         bits = None if bits in (None, "lossless") else float(bits)
         codec = extra.get("codec")
@@ -138,20 +102,25 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._undo = extra.get("rope", _ROPES[0])
         if self._undo not in _ROPES:
             raise ValueError(f"TrinityConnector: rope={self._undo!r}, expected one of {', '.join(_ROPES)}")
+        self._basis = _basis_of(extra.get("basis"), bits, vllm_config)
+        self._basis_path = extra.get("basis")
         self._heads = _head_sizes(groups)
         what = {
-            "model": fingerprint(model.model), **_served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "of": str(model.dtype),
-            "block": self._block, "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
-            "bits": bits, "codec": codec, "sink": self._sink, "rope": self._undo, "form": "layers", "trinity": trinity.__version__,
+            **served(vllm_config), "dtype": str(vllm_config.cache_config.cache_dtype), "block": self._block,
+            "ranks": [parallel.tensor_parallel_size, parallel.pipeline_parallel_size],
+            "bits": bits, "codec": codec, "sink": self._sink, "rope": self._undo, "form": "layers",
+            "basis": None if self._basis is None else self._basis.identity, "trinity": trinity.__version__,
         }
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
         self._rank = getattr(parallel, "rank", 0) if role == KVConnectorRole.WORKER else 0
-        folder = Path(os.fspath(extra["folder"])) / f"{identity}-{self._rank}"
+        folder = Path(os.fspath(extra["folder"]))
         sizes = {name: int(extra[name]) for name in ("capacity_bytes", "memory_bytes") if name in extra}
         self._identity = identity
-        self._store = BlockStore(folder, identity, bits=bits, codec=codec, say=logger.warning, **sizes)
+        own = folder / store_name(identity, self._rank)
+        self._store = BlockStore(own, identity, bits=bits, codec=codec, shared=folder, say=logger.warning, **sizes)
         # Scheduler.
+        self._adapters = Adapters(logger.warning)
         self._keys: dict[str, list[str]] = {}
         self._blocks: dict[str, list[int]] = {}
         self._loading: dict[str, list[Moved]] = {}
@@ -169,18 +138,24 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     # The scheduler's side.
 
     def _keys_of(self, request: Any) -> list[str]:
-        known = self._keys.get(request.request_id)
-        if known is None:
-            extras = [str(one.identifier) for one in (getattr(request, "mm_features", None) or [])]
-            lora = getattr(request, "lora_request", None)
-            extras += [f"lora {lora.lora_name} {lora.lora_path}"] if lora is not None else []
-            salt = getattr(request, "cache_salt", None)
-            extras += [f"salt {salt}"] if salt else []
-            tokens = request.prompt_token_ids
+        if request.request_id not in self._keys:
+            tokens, extras = request.prompt_token_ids, self._extras(request)
             # Embeddings instead of tokens have no content to go by.
-            known = [] if tokens is None else chain(self._identity, tokens, self._block, extras)
+            known = [] if tokens is None or extras is None else chain(self._identity, tokens, self._block, extras)
             self._keys[request.request_id] = known
-        return known
+        return self._keys[request.request_id]
+
+    def _extras(self, request: Any) -> list[str] | None:
+        """What decides about a request's values beside its tokens; nothing where that is not known."""
+        extras = [str(one.identifier) for one in (getattr(request, "mm_features", None) or [])]
+        lora = getattr(request, "lora_request", None)
+        if lora is not None:
+            own = self._adapters.identity(lora)
+            if own is None:
+                return None
+            extras.append(own)
+        salt = getattr(request, "cache_salt", None)
+        return [*extras, f"salt {salt}"] if salt else extras
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
         keys = self._keys_of(request)
@@ -258,9 +233,15 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             logger.warning("trinity: blocks of %s are coded as they lie: which of their sides are tokens and heads is not clear", tuple(shape))
             known = unknown(shape)
             sink = None if self._sink is None else known.tokens if self._sink else 0
-            return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, sink))
+            return Group(caches, known, self._checked(Form(len(caches), dtype, known.tokens, known.heads, known.width, sink)))
         rope = self._rope(known.width)
-        return Group(caches, known, Form(len(caches), dtype, known.tokens, known.heads, known.width, self._sink, rope))
+        form = Form(len(caches), dtype, known.tokens, known.heads, known.width, self._sink, rope, self._basis)
+        return Group(caches, known, self._checked(form))
+
+    def _checked(self, form: Form) -> Form:
+        if self._basis is not None:
+            self._basis.held_against_shape(str(self._basis_path), form.shape)
+        return form
 
     def _rope(self, width: int) -> Rope | None:
         if self._undo == "keep" or self._sink is None:
@@ -339,6 +320,17 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._pool.shutdown(wait=True)
         if self._role == KVConnectorRole.WORKER:
             logger.info("trinity: %s", self._store.stats)
+
+
+def _basis_of(path: Any, bits: float | None, vllm_config: Any) -> Basis | None:
+    """The basis that the options name, once it is known to be of this model."""
+    if path is None:
+        return None
+    if bits is None:
+        raise ValueError("TrinityConnector: a basis is for blocks at a rate, and bits is null: every bit is kept as it is")
+    basis = Basis.open(path)
+    basis.held_against(path, *model_of(vllm_config))
+    return basis
 
 
 def _head_sizes(groups: Any) -> tuple[int, int] | None:

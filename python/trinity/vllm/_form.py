@@ -1,7 +1,7 @@
 """What of a block is coded: matrices of keys and of values, a few layers side by side.
 
 Rows are tokens, columns the channels of every head of some layers, each layer over its own root mean square, so that
-errors are the same share of each.
+errors are the same share of each; in a basis of the model's, where there is one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from .._spans import spans
+from ._basis import FRAMES, Basis, Shape
 from ._frame import Rope
 from ._store import Expected
 
@@ -30,6 +31,16 @@ class Form:
     #: First tokens of a prompt that keep every bit; all do where this is nothing.
     sink: int | None
     rope: Rope | None = None
+    basis: Basis | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """What a basis of it would be of."""
+        return Shape(self.layers, self.heads, self.width, FRAMES[0] if self.rope is not None else FRAMES[1])
+
+    def _turned(self, index: int) -> Basis | None:
+        """The basis of a prompt's block of that index, none where its keys are not as they were when it was learned."""
+        return self.basis if self.rope is None or self._before(index) else None
 
     def _first(self, index: int) -> int:
         return (self.sink or 0) if index == 0 else 0
@@ -41,6 +52,9 @@ class Form:
     def _spans(self, index: int) -> list[tuple[int, int]]:
         """Layers that go together at a rate, none where all tokens keep every bit."""
         tokens = self.tokens - self._first(index)
+        basis = self._turned(index)
+        if tokens and basis is not None:
+            return list(basis.parts.spans)
         return spans(self.layers, tokens * self.heads * self.width) if tokens else []
 
     def expected(self, index: int) -> Expected:
@@ -50,15 +64,17 @@ class Form:
         if self.sink is None:
             # Layers one below the other: a codec of every bit learns from all that came before.
             return dict.fromkeys((_KEYS, _VALUES), (whole, (self.layers * self.tokens, channels)))
-        # Angles are part of what keys are.
+        # Angles are part of what keys are, and a basis of what both are.
         keys = f"{_KEYS} before {self.rope.identity}" if self.rope is not None and self._before(index) else _KEYS
+        basis = self._turned(index)
+        turned = "" if basis is None else f" in {basis.identity}"
         found: dict[str, tuple[str, tuple[int, ...]]] = {}
         if first:
             found[_SINK] = (whole, (2 * first, self.layers * channels))
         for name in (keys, _VALUES):
             for start, end in self._spans(index):
                 shape = (self.tokens - first, (end - start) * channels)
-                found[f"{name} {start}"] = ("f32", shape)
+                found[f"{name}{turned} {start}"] = ("f32", shape)
         if first < self.tokens:
             found[_SCALES] = ("f32", (2, self.layers))
         return found
@@ -77,14 +93,21 @@ class Form:
         if self.sink is None:
             parts += [block[:, which].reshape(-1, self.heads * self.width) for which in (0, 1)]
         elif own:
-            coded = block[:, :, first:].to(torch.float32, copy=True)
-            if self.rope is not None and self._before(index):
-                coded[:, 0] = self.rope.undo(coded[:, 0], index * self.tokens + first)
-            scales = coded.square().mean(dim=(2, 3, 4)).sqrt()
-            scales[scales == 0] = 1
-            coded /= scales[:, :, None, None, None]
-            parts += [*_rows_of(coded, own), scales.T.contiguous()]
+            coded, scales = self.scaled(block, index)
+            basis = self._turned(index)
+            parts += [*(_rows_of(coded, own) if basis is None else basis.forward(coded)), scales.T.contiguous()]
         return dict(zip(self.expected(index), parts))
+
+    def scaled(self, block: torch.Tensor, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A block's tokens behind the first, keys as they are coded, each layer over its own root mean square; and those."""
+        first = self._first(index)
+        coded = block[:, :, first:].to(torch.float32, copy=True)
+        if self.rope is not None and self._before(index):
+            coded[:, 0] = self.rope.undo(coded[:, 0], index * self.tokens + first)
+        scales = coded.square().mean(dim=(2, 3, 4)).sqrt()
+        scales[scales == 0] = 1
+        coded /= scales[:, :, None, None, None]
+        return coded, scales
 
     def unpack(self, found: dict[str, torch.Tensor], index: int) -> torch.Tensor:
         """The block again."""
@@ -97,10 +120,11 @@ class Form:
             sink = parts.pop(0).view(2, first, self.layers, self.heads, self.width)
             block[:, :, :first] = sink.permute(2, 0, 1, 3, 4)
         scales = parts.pop() if own else torch.empty(2, 0)
-        most = torch.finfo(self.dtype).max
+        most, basis = torch.finfo(self.dtype).max, self._turned(index)
         for at, part in enumerate(parts):
             (start, end), which = own[at % len(own)], at // len(own)
-            coded = part.view(-1, end - start, self.heads, self.width).transpose(0, 1)
+            rows = part if basis is None else basis.back(part, which, at % len(own))
+            coded = rows.view(-1, end - start, self.heads, self.width).transpose(0, 1)
             coded = coded * scales[which, start:end, None, None, None]
             if which == 0 and self.rope is not None and self._before(index):
                 coded = self.rope.apply(coded, index * self.tokens + first)

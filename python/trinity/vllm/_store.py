@@ -2,7 +2,8 @@
 
 A block is served only where its file says that it is of this key, this model, this number format and shape, and where
 its digest holds; in any other case `BlockStore.get` raises `Refused` with the reason, and the file is removed. A block
-that cannot be written is left out. Several processes may share a folder: files appear whole or not at all.
+that cannot be written is left out. Several processes may share a folder: files appear whole or not at all, and room is
+made among all of them, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,10 @@ _ENDING = ".kv"
 _LEFT_S = 3600.0
 #: Room is made for more than one block at a time.
 _FREED = 0.1
+#: Files are counted anew after so large a share of the capacity was written: others may write, too.
+_COUNTED_ANEW = 1 / 32
+#: Folders of stores that lie side by side, as `store_name` names them. Blocks of no other folder are counted or removed.
+_STORE = re.compile(r"[0-9a-f]{32}-[0-9]+")
 
 
 #: Number format and shape of a block's tensors, by name.
@@ -57,12 +63,25 @@ def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str
     return keys
 
 
+def store_name(identity: str, rank: int) -> str:
+    """The folder of one identity's blocks beside those of others: of the hash of what a model is, and of a rank.
+
+    >>> store_name("0123456789abcdef0123456789abcdef", 1)
+    '0123456789abcdef0123456789abcdef-1'
+    """
+    name = f"{identity}-{rank}"
+    if not _STORE.fullmatch(name):
+        raise InputError(f"`{name}` is no name of a store: expected 32 hexadecimal digits, a hyphen and a rank")
+    return name
+
+
 class BlockStore:
     """Coded blocks in a folder, at most ``capacity_bytes`` of them; those that were not used longest go first.
 
     ``bits`` per value, or every bit where it is ``None``. ``identity`` is hashed into nothing here: it is written into
     every file, and files of another are refused. ``say`` is told why blocks are left out, once for each reason until one
-    is written again.
+    is written again. With ``shared``, the folder that this store lies in beside those of other models, rates and
+    versions (each named by `store_name`), the capacity is that of all of them, and the oldest block goes, whose it is.
     """
 
     def __init__(
@@ -72,6 +91,7 @@ class BlockStore:
         *,
         bits: float | None = 3.0,
         codec: str | None = None,
+        shared: str | os.PathLike[str] | None = None,
         capacity_bytes: int = 10 << 30,
         memory_bytes: int = 256 << 20,
         say: Callable[[str], object] = lambda why: None,
@@ -81,6 +101,7 @@ class BlockStore:
         if capacity_bytes < 1 << 20:
             raise InputError(f"a capacity of {capacity_bytes} bytes holds no block: expected a mebibyte or more")
         self.folder = Path(folder)
+        self.shared = None if shared is None else Path(shared)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -96,11 +117,27 @@ class BlockStore:
         #: Coded blocks that were read or written last.
         self._memory: OrderedDict[str, bytes] = OrderedDict()
         self._memory_used = 0
-        self._used = sum(size for _, size, _ in self._files())
+        #: Bytes of all blocks that were there when they were counted last, and what was written since.
+        self._counted: int | None = None
+        self._since = 0
         self.stats = {"written": 0, "written_bytes": 0, "plain_bytes": 0, "served": 0, "refused": 0, "evicted": 0, "not_written": 0}
 
+    def _folders(self) -> list[Path]:
+        """This store's folder, and those of the stores beside it."""
+        found = [self.folder]
+        if self.shared is not None:
+            with contextlib.suppress(OSError):
+                beside = [Path(item.path) for item in os.scandir(self.shared) if _STORE.fullmatch(item.name)]
+                found += [one for one in beside if one != self.folder]
+        return found
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                yield from os.scandir(folder)
+
     def _clear_drafts(self) -> None:
-        for item in os.scandir(self.folder):
+        for item in self._entries():
             if item.name.startswith("."):
                 with contextlib.suppress(OSError):
                     if time.time() - item.stat().st_mtime > _LEFT_S:
@@ -111,7 +148,7 @@ class BlockStore:
 
     def _files(self) -> list[tuple[Path, int, float]]:
         found = []
-        for item in os.scandir(self.folder):
+        for item in self._entries():
             if item.name.endswith(_ENDING):
                 with contextlib.suppress(OSError):
                     stat = item.stat()
@@ -173,7 +210,7 @@ class BlockStore:
             return False
         with self._lock:
             self._failure = None
-            self._used += len(whole)
+            self._since += len(whole)
             self._remember(key, whole)
         return True
 
@@ -189,20 +226,34 @@ class BlockStore:
 
     def _make_room(self, wanted: int) -> None:
         with self._lock:
-            if self._used + wanted <= self.capacity_bytes:
+            known = self._counted is not None and self._since + wanted <= _COUNTED_ANEW * self.capacity_bytes
+            if known and (self._counted or 0) + self._since + wanted <= self.capacity_bytes:
                 return
-            # Others may have written and removed, too: what is there is counted anew.
-            files = sorted(self._files(), key=lambda file: file[2])
+            files = self._files()
             used = sum(size for _, size, _ in files)
-            for path, size, _ in files:
-                if used + wanted <= self.capacity_bytes * (1 - _FREED):
-                    break
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                    self.stats["evicted"] += 1
-                    used -= size
+            if used + wanted > self.capacity_bytes:
+                used = self._freed(files, used + wanted - int(self.capacity_bytes * (1 - _FREED)))
+            self._counted, self._since = used, 0
+
+    def _freed(self, files: list[tuple[Path, int, float]], excess: int) -> int:
+        """Removes the blocks that were not used longest until so many bytes are gone; what the others have."""
+        used = sum(size for _, size, _ in files)
+        for path, size, _ in sorted(files, key=lambda file: file[2]):
+            if excess <= 0:
+                break
+            try:
+                path.unlink()
+                self.stats["evicted"] += 1
+            except FileNotFoundError:
+                # Another engine made room by the same order: what it removed is gone for this one, too.
+                pass
+            except OSError:
+                continue
+            used -= size
+            excess -= size
+            if path.parent == self.folder:
                 self._forget(path.name.removesuffix(_ENDING))
-            self._used = used
+        return used
 
     def _forget(self, key: str) -> None:
         self._memory_used -= len(self._memory.pop(key, b""))
@@ -215,7 +266,7 @@ class BlockStore:
             with contextlib.suppress(OSError):
                 size = path.stat().st_size
                 path.unlink()
-                self._used -= size
+                self._since -= size
 
     def get(self, key: str, expected: Expected, into: Any = "torch") -> dict[str, Any]:
         """The block's tensors, decoded: those that ``expected`` names, each with its number format and shape."""
