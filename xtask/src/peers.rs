@@ -7,6 +7,7 @@
 mod bench;
 mod chart;
 mod encode;
+mod gap;
 mod h264;
 mod h265;
 mod kv;
@@ -58,7 +59,15 @@ const COMPARISONS: &[Comparison] = &[
 pub fn run(args: &[&str]) -> Result<(), String> {
     match args {
         [] => COMPARISONS.iter().try_for_each(|(.., compare)| compare(&[])),
+        ["help" | "--help" | "-h"] => {
+            eprint!("{}", list());
+            Ok(())
+        }
         [name, rest @ ..] => match COMPARISONS.iter().find(|(known, ..)| known == name) {
+            Some((name, what, _)) if rest.iter().any(|word| ["--help", "-h"].contains(word)) => {
+                eprintln!("cargo xtask peers {name}: {what}");
+                Ok(())
+            }
             Some((.., compare)) => compare(rest),
             None => Err(format!("there is no comparison `{name}`; expected one of:\n{}", list())),
         },

@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
+use super::gap;
 use crate::{
     models, tools,
     workspace::{root, target},
@@ -79,11 +80,11 @@ fn options(args: &[&str]) -> Result<Options, String> {
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
+    let models = at_hand(&options)?;
     let trinity = match &options.trinity {
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
-    let models = at_hand(&options)?;
     let scratch = bench::Scratch::new("peers-kv")?;
     let texts = texts(&scratch.path)?;
     for model in models {
@@ -103,6 +104,10 @@ fn at_hand(options: &Options) -> Result<Vec<Model>, String> {
         Model { name: "smollm2-135m", path: models::cache().join("smollm2-135m.gguf"), windows: 4 },
         Model { name: "gemma3-270m", path: models::cache().join("gemma3-270m.gguf"), windows: 4 },
     ];
+    let names = all.each_ref().map(|model| model.name);
+    if let Some(only) = options.only.as_deref().filter(|only| !names.contains(only)) {
+        return Err(format!("there is no model `{only}`; expected one of: {}", names.join(", ")));
+    }
     let mut found = Vec::new();
     for model in all {
         if options.only.as_ref().is_some_and(|only| only != model.name) {
@@ -118,7 +123,11 @@ fn at_hand(options: &Options) -> Result<Vec<Model>, String> {
             );
         }
     }
-    if found.is_empty() { Err("no model to evaluate".into()) } else { Ok(found) }
+    if found.is_empty() {
+        Err("no model to evaluate; `cargo xtask models` fetches some".into())
+    } else {
+        Ok(found)
+    }
 }
 
 /// A text to score and one to calibrate on: halves of the text of the small models.
@@ -142,6 +151,8 @@ struct Row {
     bits: f64,
     lost: f64,
     half: f64,
+    /// Kullback–Leibler divergence from the uncoded model's predictions, nats.
+    divergence: f64,
     uncoded: f64,
 }
 
@@ -164,7 +175,9 @@ fn measure(
             let name = format!("{}-{windows}-{said}-{}", model.name, codings.replace(['/', ',', '@'], "-"));
             let out = target().join("peers/kv").join(name);
             let csv = out.join("eval.csv");
-            if !is_newer(&csv, trinity) {
+            // A run that was stopped leaves the first row alone.
+            let is_whole = || read(&csv, calibrated).is_ok_and(|rows| rows.len() == rates.split(',').count());
+            if !is_newer(&csv, trinity) || !is_whole() {
                 let mut command = Command::new(trinity);
                 command.arg("eval").arg(&model.path).arg("--text").arg(&texts[0]).args(["--kv", &codings]);
                 command
@@ -214,27 +227,27 @@ fn cells_of(path: &Path, columns: &[&str]) -> Result<Vec<Vec<String>>, String> {
 
 /// Rows whose cache was coded.
 fn read(path: &Path, calibrated: bool) -> Result<Vec<Row>, String> {
-    let columns = ["kv_bits_per_value", "delta_bits_per_byte", "delta_ci95", "bits_per_byte"];
+    let columns = ["kv_bits_per_value", "delta_bits_per_byte", "delta_ci95", "kl_nats", "bits_per_byte"];
     let numbers = read_csv(path, columns)?;
     let codings = cells_of(path, &["kv"])?;
     let mut rows = Vec::new();
-    for (coding, [bits, lost, half, whole]) in codings.iter().flatten().zip(numbers) {
+    for (coding, [bits, lost, half, divergence, whole]) in codings.iter().flatten().zip(numbers) {
         let Some((codec, asked)) = coding.rsplit_once('@') else { continue };
         let asked = asked.parse().map_err(|_| format!("{}: `{coding}` has no rate", path.display()))?;
         let codec = if calibrated { format!("`{codec}`, calibrated") } else { format!("`{codec}`") };
-        rows.push(Row { codec, asked, bits, lost, half, uncoded: whole - lost });
+        rows.push(Row { codec, asked, bits, lost, half, divergence, uncoded: whole - lost });
     }
     Ok(rows)
 }
 
-/// A table a model: a line a codec, a column for every half bit, and the column's best in bold.
+/// A table a model: a line a codec, a column for every half bit, and the column's least divergence in bold.
 fn print(model: &Model, windows: usize, rows: &[Row]) {
     let uncoded = rows.first().map_or(f64::NAN, |row| row.uncoded);
     let column = |row: &Row| (2.0 * row.asked + 1e-6).floor() as i64;
     let mut best: BTreeMap<i64, f64> = BTreeMap::new();
     for row in rows {
         let least = best.entry(column(row)).or_insert(f64::INFINITY);
-        *least = least.min(row.lost);
+        *least = least.min(row.divergence);
     }
     println!("\n{}, {uncoded:.4} bits per byte uncoded, {windows} windows:\n", model.name);
     let heads: Vec<String> = best.keys().map(|half| format!("{}", *half as f64 / 2.0)).collect();
@@ -250,22 +263,79 @@ fn print(model: &Model, windows: usize, rows: &[Row]) {
         let cell = |(half, least): (&i64, &f64)| {
             let found = rows.iter().find(|row| row.codec == codec && column(row) == *half);
             found.map_or(String::new(), |row| {
-                let text = format!("{:.3} ± {:.3}", row.lost, row.half);
-                let text = if row.lost <= *least { format!("**{text}**") } else { text };
-                // A rate that is not the column's is said.
-                let own = (row.bits - *half as f64 / 2.0).abs() > 0.085;
-                if own { format!("{text} at {:.2}", row.bits) } else { text }
+                let text = format!("{:.3} ± {:.3}, {}", row.lost, row.half, three_digits(row.divergence));
+                let text = if row.divergence <= *least { format!("**{text}**") } else { text };
+                format!("{text} at {:.2}", row.bits)
             })
         };
         println!("| {codec} | {} |", best.iter().map(cell).collect::<Vec<_>>().join(" | "));
     }
-    let wins = rows.iter().filter(|row| !row.codec.contains("trinity`")).filter(|row| {
-        let ours = rows.iter().filter(|own| own.codec.contains("trinity`") && column(own) == column(row));
-        ours.map(|own| own.lost).fold(f64::INFINITY, f64::min) > row.lost
+    println!("\n{}", wins(rows));
+}
+
+/// Three digits that count.
+fn three_digits(number: f64) -> String {
+    let places = 2.0 - number.abs().max(1e-9).log10().floor();
+    format!("{number:.*}", places.clamp(0.0, 9.0) as usize)
+}
+
+/// Peers that have less divergence than `trinity` has at their bits, on the line between its points.
+fn wins(rows: &[Row]) -> String {
+    let curve = |codec: &str| -> Vec<gap::Point> {
+        rows.iter().filter(|row| row.codec == codec).map(|row| (row.bits, row.divergence)).collect()
+    };
+    let mut ours: Vec<&str> =
+        rows.iter().map(|row| row.codec.as_str()).filter(|name| is_ours(name)).collect();
+    ours.dedup();
+    let curves: Vec<Vec<gap::Point>> = ours.into_iter().map(curve).collect();
+    let peers = rows.iter().filter(|row| !is_ours(&row.codec));
+    let wins = peers.filter_map(|row| {
+        let beside = curves.iter().filter_map(|curve| gap::divergence_at(curve, row.bits));
+        let least = beside.fold(f64::INFINITY, f64::min);
+        (least.is_finite() && row.divergence < least).then(|| {
+            let [theirs, ours] = [row.divergence, least].map(three_digits);
+            format!("{} at {:.2} ({theirs}, {ours})", row.codec, row.bits)
+        })
     });
-    let wins: Vec<String> = wins.map(|row| format!("{} at {:.2}", row.codec, row.bits)).collect();
-    match wins.is_empty() {
-        true => println!("\nNo peer loses less than `trinity` in its column."),
-        false => println!("\nPeers that lose less than `trinity` in their column: {}.", wins.join(", ")),
+    match wins.collect::<Vec<_>>() {
+        none if none.is_empty() => "At equal bits no peer has less divergence than `trinity`.".into(),
+        some => format!("At equal bits less divergence than `trinity`: {}.", some.join(", ")),
+    }
+}
+
+/// Whether a row is of the Trinity codec.
+fn is_ours(codec: &str) -> bool {
+    codec.contains("trinity`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_wins_where_it_has_less_divergence_than_ours_at_its_bits() {
+        let row = |codec: &str, bits: f64, divergence: f64| Row {
+            codec: codec.into(),
+            asked: bits,
+            bits,
+            lost: 0.0,
+            half: 0.0,
+            divergence,
+            uncoded: 1.0,
+        };
+        let mut rows =
+            vec![row("`trinity`", 2.0, 0.16), row("`trinity`", 4.0, 0.01), row("`kvtc`", 3.0, 0.05)];
+        assert!(wins(&rows).contains("no peer"), "{}", wins(&rows));
+        rows.push(row("`kivi-64g`", 3.0, 0.03));
+        assert!(wins(&rows).ends_with("`kivi-64g` at 3.00 (0.0300, 0.0400)."), "{}", wins(&rows));
+    }
+
+    #[test]
+    fn an_unknown_model_is_refused_with_those_there_are() {
+        let refused = run(&["--only", "nothing"]).unwrap_err();
+        assert!(
+            refused.contains("there is no model `nothing`") && refused.contains("gemma3-270m"),
+            "{refused}"
+        );
     }
 }

@@ -11,6 +11,7 @@
 
 use super::bench;
 use super::chart::{self, Line};
+use super::gap;
 use super::kv::{is_newer, read_csv, texts};
 use crate::{
     environment, models, tools,
@@ -46,7 +47,7 @@ const ROWS: [(Maker, &[&str]); 11] = [
     (Maker::Codec { name: "gptq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "awq-128g", calibrated: true }, &["2.15", "3.16", "4.17"]),
     (Maker::Codec { name: "trinity", calibrated: false }, &["2", "2.5", "3", "4"]),
-    (Maker::Bound, &["2", "2.5", "3", "4"]),
+    (Maker::Bound, &["1.5", "2", "2.5", "3", "4"]),
 ];
 /// The columns of the table, by the rate they begin at.
 const COLUMNS: [f64; 6] = [0.0, 2.0, 2.5, 3.0, 3.5, 4.0];
@@ -89,49 +90,74 @@ fn options(args: &[&str]) -> Result<Options, String> {
             options.kept = true;
             continue;
         }
-        let value = words.next().ok_or(format!("{word} wants a value: {USAGE}"))?;
+        let mut value = || words.next().ok_or(format!("{word} wants a value: {USAGE}"));
         match word {
-            "--only" => options.only = Some((*value).into()),
-            "--codec" => options.codec = Some((*value).into()),
-            "--chart" => options.chart = Some(value.into()),
+            "--only" => options.only = Some((*value()?).into()),
+            "--codec" => options.codec = Some(codec(value()?)?),
+            "--chart" => options.chart = Some(value()?.into()),
             "--windows" => {
-                options.windows = Some(value.parse::<usize>().map_err(|_| "--windows wants a number")?);
+                let count = value()?.parse().ok().filter(|&count| count > 0);
+                options.windows = Some(count.ok_or("--windows wants a number above 0")?);
             }
-            "--trinity" => options.trinity = Some(value.into()),
+            "--trinity" => options.trinity = Some(value()?.into()),
             _ => return Err(format!("`{word}`: expected {USAGE}")),
         }
+    }
+    if options.chart.is_some() && options.only.is_none() {
+        return Err(format!("a chart is of one model; name it with --only: {USAGE}"));
     }
     Ok(options)
 }
 
+/// The name of a codec that has a row.
+fn codec(name: &str) -> Result<String, String> {
+    let mut known: Vec<&str> = ROWS.iter().map(|(maker, _)| maker.name()).collect();
+    known.sort_unstable();
+    known.dedup();
+    if known.contains(&name) {
+        return Ok(name.into());
+    }
+    Err(format!("there is no codec `{name}`; expected one of: {}", known.join(", ")))
+}
+
+/// The models of the table.
+fn models() -> [Model; 5] {
+    let tiny = root().join("models/lm/data/tiny.safetensors");
+    let small = root().join("../shared/lm/small.json");
+    let gguf = |name: &str| models::cache().join(format!("{name}.gguf"));
+    let reference = models::cache().join("reference/reference.safetensors");
+    let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
+    [
+        model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
+        model("small", small, "embed*", 8, &["autoround", "gptqmodel"]),
+        model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
+        model("reference", reference, "embed*", 8, &["llama.cpp", "exl3"]),
+        model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
+    ]
+}
+
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
+    let all = models();
+    let chosen = |model: &&Model| options.only.as_ref().is_none_or(|only| only == model.name);
+    if let (None, Some(only)) = (all.iter().find(chosen), &options.only) {
+        let names = all.map(|model| model.name).join(", ");
+        return Err(format!("there is no model `{only}`; expected one of: {names}"));
+    }
     let trinity = match &options.trinity {
         None if options.kept => PathBuf::new(),
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
-    let tiny = root().join("models/lm/data/tiny.safetensors");
-    let gguf = |name: &str| models::cache().join(format!("{name}.gguf"));
-    let model = |name, path, exclude, windows, others| Model { name, path, exclude, windows, others };
-    let all = [
-        model("tiny", tiny, "embed*", 16, &["autoround", "gptqmodel"] as &[_]),
-        model("small", models::cache().join("small.safetensors"), "embed*", 8, &[]),
-        model("smollm2-135m", gguf("smollm2-135m"), "token_embd*", 4, &["llama.cpp"]),
-        model(
-            "reference",
-            models::cache().join("reference/reference.safetensors"),
-            "embed*",
-            8,
-            &["llama.cpp", "exl3"],
-        ),
-        model("gemma3-270m", gguf("gemma3-270m"), "token_embd*", 4, &[]),
-    ];
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
-    for model in all.iter().filter(|model| options.only.as_ref().is_none_or(|only| only == model.name)) {
+    for model in all.iter().filter(chosen) {
         if !model.path.exists() && !options.kept {
-            eprintln!("left out: {} ({} is not there)", model.name, model.path.display());
+            eprintln!(
+                "left out: {} ({} is not there; `cargo xtask models` fetches what packages have)",
+                model.name,
+                model.path.display()
+            );
             continue;
         }
         let run = Run {
@@ -169,7 +195,7 @@ impl Run<'_> {
             if !wanted || maker.is_other() && !self.model.others.contains(&maker.name()) {
                 continue;
             }
-            let there = |rate: &&&str| !self.kept || self.folder(maker, rate).join("eval.csv").exists();
+            let there = |rate: &&&str| !self.kept || is_whole(&self.folder(maker, rate).join("eval.csv"));
             let made = rates.iter().filter(there).map(|rate| self.point(maker, rate));
             let points = made.collect::<Result<Vec<Point>, String>>()?;
             if points.is_empty() {
@@ -199,6 +225,7 @@ impl Run<'_> {
             eprintln!("no point of {} was {}", self.model.name, if self.kept { "kept" } else { "asked for" });
             return Ok(());
         }
+        said_of(&lines).into_iter().for_each(|sentence| println!("\n{sentence}"));
         match &options.chart {
             None => Ok(()),
             Some(path) => {
@@ -219,8 +246,8 @@ impl Run<'_> {
     fn point(&self, maker: Maker, rate: &str) -> Result<Point, String> {
         let folder = self.folder(maker, rate);
         let csv = folder.join("eval.csv");
-        // What another program makes does not change with ours.
-        let kept = self.kept || is_newer(&csv, self.trinity) || maker.is_other() && csv.exists();
+        // What another program makes does not change with ours. A run that was stopped leaves the first row.
+        let kept = self.kept || is_whole(&csv) && (maker.is_other() || is_newer(&csv, self.trinity));
         let stale = !kept;
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         if stale {
@@ -244,12 +271,8 @@ impl Run<'_> {
                 None
             }
         };
-        let rows = read_csv(&csv, ["delta_bits_per_byte", "delta_ci95", "kl_nats", "kl_ci95"])?;
-        // The first is of the model as it is.
-        let &[lost, half, nats, within] = rows
-            .get(1..)
-            .and_then(<[_]>::last)
-            .ok_or_else(|| format!("{} has no row of the file", csv.display()))?;
+        let [lost, half, nats, within] =
+            scored(&csv)?.ok_or_else(|| format!("{} has no row of the file", csv.display()))?;
         let asked = || rate.parse().map_err(|_| format!("{rate} is no rate"));
         Ok(Point { bits: bits.map_or_else(asked, Ok)?, lost: [lost, half], divergence: [nats, within] })
     }
@@ -376,6 +399,102 @@ impl Maker {
     }
 }
 
+/// What was lost and by how much predictions moved, each with its interval: the last row, where it is not the first, which
+/// is of the model as it is.
+fn scored(csv: &Path) -> Result<Option<[f64; 4]>, String> {
+    let rows = read_csv(csv, ["delta_bits_per_byte", "delta_ci95", "kl_nats", "kl_ci95"])?;
+    Ok(rows.get(1..).and_then(<[_]>::last).copied())
+}
+
+/// Whether a point was scored to its end.
+fn is_whole(csv: &Path) -> bool {
+    matches!(scored(csv), Ok(Some(_)))
+}
+
+/// Who moves predictions less than calibrated Trinity at the same bits, and how far each is from the bound.
+fn said_of(lines: &[Line]) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(ours) = lines.iter().find(|line| line.name == "trinity, calibrated") {
+        let others = lines.iter().filter(|line| !line.is_bound && line.name != ours.name);
+        let better = others.flat_map(|line| {
+            let beside =
+                |&(bits, own): &gap::Point| Some((bits, own, gap::divergence_at(&ours.points, bits)?));
+            let less = line.points.iter().filter_map(beside).filter(|&(_, own, ours)| own < ours);
+            less.map(|(bits, own, ours)| format!("{} at {bits:.2} ({own:.4}, {ours:.4})", line.name))
+        });
+        let better: Vec<String> = better.collect();
+        said.push(match better.is_empty() {
+            true => "At equal bits nobody here has less divergence than calibrated `trinity`.".into(),
+            false => {
+                format!("At equal bits less divergence than calibrated `trinity`: {}.", better.join(", "))
+            }
+        });
+    }
+    if let Some(bound) = lines.iter().find(|line| line.is_bound) {
+        let gaps = lines.iter().filter(|line| !line.is_bound).filter_map(|line| {
+            let above = |&(bits, own): &gap::Point| {
+                Some(format!("{:.2} at {bits:.2}", bits - gap::bits_at(&bound.points, own)?))
+            };
+            let own: Vec<String> = line.points.iter().filter_map(above).collect();
+            (!own.is_empty()).then(|| format!("- {}: {}", line.name, own.join(", ")))
+        });
+        let gaps: Vec<String> = gaps.collect();
+        said.push(format!("Bits above the bound of equal divergence:\n\n{}", gaps.join("\n")));
+    }
+    said
+}
+
 fn column_of(bits: f64) -> usize {
     COLUMNS.iter().rposition(|&from| from <= bits).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_refused_with_what_there_is() {
+        let refused = |words: &[&str]| run(words).unwrap_err();
+        let model = refused(&["--only", "nothing"]);
+        assert!(model.contains("there is no model `nothing`") && model.contains("smollm2-135m"), "{model}");
+        let codec = refused(&["--codec", "nothing"]);
+        assert!(codec.contains("there is no codec `nothing`") && codec.contains("watersic"), "{codec}");
+        for words in [&["--only"][..], &["--windows", "0"], &["--chart", "a.svg"], &["nothing"]] {
+            assert!(!refused(words).is_empty(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_point_whose_run_was_stopped_is_made_again() {
+        let scratch = bench::Scratch::new("peers-weights-test").unwrap();
+        let csv = scratch.path.join("eval.csv");
+        assert!(!is_whole(&csv));
+        let head = "key,delta_bits_per_byte,delta_ci95,kl_nats,kl_ci95\na,0,,,\n";
+        std::fs::write(&csv, head).unwrap();
+        assert!(!is_whole(&csv), "the model as it is alone");
+        std::fs::write(&csv, format!("{head}b,0.1,0.01,0.2,0.02\n")).unwrap();
+        assert!(is_whole(&csv));
+        assert_eq!(scored(&csv), Ok(Some([0.1, 0.01, 0.2, 0.02])));
+    }
+
+    #[test]
+    fn who_moves_predictions_less_is_said_first_and_then_what_the_bound_leaves() {
+        let line = |name: &str, points: &[gap::Point], is_bound| Line {
+            name: name.into(),
+            points: points.to_vec(),
+            is_bound,
+        };
+        let ours = line("trinity, calibrated", &[(2.0, 0.4), (4.0, 0.025)], false);
+        let bound = line("rate–distortion bound", &[(1.0, 0.8), (3.0, 0.05)], true);
+        let said = said_of(&[ours.clone(), line("other", &[(3.0, 0.09), (4.0, 0.03)], false), bound.clone()]);
+        assert!(
+            said[0].contains("less divergence") && said[0].contains("other at 3.00 (0.0900, 0.1000)"),
+            "{said:?}"
+        );
+        assert!(
+            !said[0].contains("4.00") && said[1].contains("- trinity, calibrated: 0.50 at 2.00"),
+            "{said:?}"
+        );
+        assert!(said_of(&[ours, bound])[0].contains("nobody"));
+    }
 }
