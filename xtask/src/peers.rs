@@ -51,7 +51,7 @@ const COMPARISONS: &[Comparison] = &[
     ),
     (
         "weights",
-        "linear weights coded for a text: what models lose by rate, against WaterSIC, QTIP, llama.cpp, EXL3, AutoRound, GPTQModel, GPTQ, AWQ and the bound [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--kept]",
+        "linear weights coded for a text: what models lose by rate, against WaterSIC, QTIP, llama.cpp, EXL3, AutoRound, GPTQModel, GPTQ, AWQ and the bound [--only MODEL] [--windows N] [--codec NAME] [--rates RATE,…] [--chart FILE.svg] [--kept]",
         weights::run,
     ),
 ];

@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_unknown_model_is_refused_with_those_there_are() {
-        let refused = run(&["--only", "nothing"]).unwrap_err();
+        let refused = options(&["--only", "nothing"]).and_then(|own| at_hand(&own)).err().unwrap();
         assert!(
             refused.contains("there is no model `nothing`") && refused.contains("gemma3-270m"),
             "{refused}"

@@ -20,7 +20,7 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--trinity PROGRAM] [--kept]";
+const USAGE: &str = "cargo xtask peers weights [--only MODEL] [--windows N] [--codec NAME] [--rates RATE,…] [--chart FILE.svg] [--trinity PROGRAM] [--kept]";
 
 /// Who makes a point of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,6 +76,8 @@ struct Options {
     windows: Option<usize>,
     /// The one codec whose points are made.
     codec: Option<String>,
+    /// The rates of it, as [`ROWS`] has them; all where none is said.
+    rates: Vec<String>,
     chart: Option<PathBuf>,
     trinity: Option<PathBuf>,
     /// Whether only points that earlier runs left are shown, whatever program made them.
@@ -94,6 +96,7 @@ fn options(args: &[&str]) -> Result<Options, String> {
         match word {
             "--only" => options.only = Some((*value()?).into()),
             "--codec" => options.codec = Some(codec(value()?)?),
+            "--rates" => options.rates = value()?.split(',').map(String::from).collect(),
             "--chart" => options.chart = Some(value()?.into()),
             "--windows" => {
                 let count = value()?.parse().ok().filter(|&count| count > 0);
@@ -103,6 +106,10 @@ fn options(args: &[&str]) -> Result<Options, String> {
             _ => return Err(format!("`{word}`: expected {USAGE}")),
         }
     }
+    let known: Vec<&str> = ROWS.iter().flat_map(|(_, rates)| *rates).copied().collect();
+    if let Some(rate) = options.rates.iter().find(|rate| !known.contains(&rate.as_str())) {
+        return Err(format!("no codec has the rate `{rate}`; expected some of: {}", listed(known)));
+    }
     if options.chart.is_some() && options.only.is_none() {
         return Err(format!("a chart is of one model; name it with --only: {USAGE}"));
     }
@@ -111,13 +118,18 @@ fn options(args: &[&str]) -> Result<Options, String> {
 
 /// The name of a codec that has a row.
 fn codec(name: &str) -> Result<String, String> {
-    let mut known: Vec<&str> = ROWS.iter().map(|(maker, _)| maker.name()).collect();
-    known.sort_unstable();
-    known.dedup();
+    let known: Vec<&str> = ROWS.iter().map(|(maker, _)| maker.name()).collect();
     if known.contains(&name) {
         return Ok(name.into());
     }
-    Err(format!("there is no codec `{name}`; expected one of: {}", known.join(", ")))
+    Err(format!("there is no codec `{name}`; expected one of: {}", listed(known)))
+}
+
+/// Each name once, in order.
+fn listed(mut names: Vec<&str>) -> String {
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
 }
 
 /// The models of the table.
@@ -136,14 +148,19 @@ fn models() -> [Model; 5] {
     ]
 }
 
+/// The models of that name, or all.
+fn chosen(all: [Model; 5], only: Option<&str>) -> Result<Vec<Model>, String> {
+    let names = all.each_ref().map(|model| model.name).join(", ");
+    let own: Vec<Model> = all.into_iter().filter(|own| only.is_none_or(|only| only == own.name)).collect();
+    match only {
+        Some(only) if own.is_empty() => Err(format!("there is no model `{only}`; expected one of: {names}")),
+        _ => Ok(own),
+    }
+}
+
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
-    let all = models();
-    let chosen = |model: &&Model| options.only.as_ref().is_none_or(|only| only == model.name);
-    if let (None, Some(only)) = (all.iter().find(chosen), &options.only) {
-        let names = all.map(|model| model.name).join(", ");
-        return Err(format!("there is no model `{only}`; expected one of: {names}"));
-    }
+    let chosen = chosen(models(), options.only.as_deref())?;
     let trinity = match &options.trinity {
         None if options.kept => PathBuf::new(),
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
@@ -151,7 +168,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     };
     let scratch = bench::Scratch::new("peers-weights")?;
     let texts = texts(&scratch.path)?;
-    for model in all.iter().filter(chosen) {
+    for model in &chosen {
         if !model.path.exists() && !options.kept {
             eprintln!(
                 "left out: {} ({} is not there; `cargo xtask models` fetches what packages have)",
@@ -196,7 +213,9 @@ impl Run<'_> {
                 continue;
             }
             let there = |rate: &&&str| !self.kept || is_whole(&self.folder(maker, rate).join("eval.csv"));
-            let made = rates.iter().filter(there).map(|rate| self.point(maker, rate));
+            let asked =
+                |rate: &&&str| options.rates.is_empty() || options.rates.iter().any(|own| own == **rate);
+            let made = rates.iter().filter(asked).filter(there).map(|rate| self.point(maker, rate));
             let points = made.collect::<Result<Vec<Point>, String>>()?;
             if points.is_empty() {
                 continue;
@@ -454,12 +473,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_refused_with_what_there_is() {
-        let refused = |words: &[&str]| run(words).unwrap_err();
-        let model = refused(&["--only", "nothing"]);
+        let model = chosen(models(), Some("nothing")).err().unwrap();
         assert!(model.contains("there is no model `nothing`") && model.contains("smollm2-135m"), "{model}");
+        assert_eq!(chosen(models(), Some("small")).unwrap().len(), 1);
+        let refused = |words: &[&str]| options(words).err().unwrap();
         let codec = refused(&["--codec", "nothing"]);
         assert!(codec.contains("there is no codec `nothing`") && codec.contains("watersic"), "{codec}");
-        for words in [&["--only"][..], &["--windows", "0"], &["--chart", "a.svg"], &["nothing"]] {
+        for words in
+            [&["--only"][..], &["--windows", "0"], &["--rates", "2,9"], &["--chart", "a.svg"], &["nothing"]]
+        {
             assert!(!refused(words).is_empty(), "{words:?}");
         }
     }
