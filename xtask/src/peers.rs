@@ -35,7 +35,7 @@ const COMPARISONS: &[Comparison] = &[
     ),
     (
         "kv",
-        "KV caches: what models lose by rate, against KIVI, KVQuant, TurboQuant and KVTC [--quick] [--only MODEL] [--windows N]",
+        "KV caches: what models lose by rate, against KIVI, KVQuant, TurboQuant and KVTC [--quick] [--only MODEL] [--windows N] [--context TOKENS] [--rates BITS,…]",
         kv::run,
     ),
     (

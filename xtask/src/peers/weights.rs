@@ -212,7 +212,7 @@ impl Run<'_> {
             if !wanted || maker.is_other() && !self.model.others.contains(&maker.name()) {
                 continue;
             }
-            let there = |rate: &&&str| !self.kept || is_whole(&self.folder(maker, rate).join("eval.csv"));
+            let there = |rate: &&&str| !self.kept || is_made(maker, &self.folder(maker, rate));
             let asked =
                 |rate: &&&str| options.rates.is_empty() || options.rates.iter().any(|own| own == **rate);
             let made = rates.iter().filter(asked).filter(there).map(|rate| self.point(maker, rate));
@@ -265,8 +265,8 @@ impl Run<'_> {
     fn point(&self, maker: Maker, rate: &str) -> Result<Point, String> {
         let folder = self.folder(maker, rate);
         let csv = folder.join("eval.csv");
-        // What another program makes does not change with ours. A run that was stopped leaves the first row.
-        let kept = self.kept || is_whole(&csv) && (maker.is_other() || is_newer(&csv, self.trinity));
+        // What another program makes does not change with ours.
+        let kept = self.kept || is_made(maker, &folder) && (maker.is_other() || is_newer(&csv, self.trinity));
         let stale = !kept;
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
         if stale {
@@ -277,7 +277,7 @@ impl Run<'_> {
                 if stale {
                     self.encode(name, calibrated, rate, &folder)?;
                 }
-                None
+                Some(coded_bits(&folder.join("encode.json"))?)
             }
             Maker::Llama | Maker::Package(_) => Some(self.other(maker, rate, &folder, stale)?),
             Maker::Bound => {
@@ -302,12 +302,14 @@ impl Run<'_> {
         encode
             .arg("encode")
             .arg(&self.model.path)
-            .args(["--codec", codec, "--bits", rate, "--force", "--quiet"]);
+            .args(["--codec", codec, "--bits", rate, "--force", "--quiet", "--json"]);
         encode.args(["--exclude", self.model.exclude, "-o"]).arg(&coded);
         if calibrated {
             encode.arg("--calibrate").arg(&self.texts[1]);
         }
-        tools::succeed(encode.stdout(Stdio::null()))?;
+        let said = tools::succeed_with_output(&mut encode)?;
+        let path = folder.join("encode.json");
+        std::fs::write(&path, said).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         let mut eval = Command::new(self.trinity);
         self.eval(eval.arg("eval").arg(&coded).arg("--original").arg(&self.model.path), folder)
     }
@@ -425,6 +427,27 @@ fn scored(csv: &Path) -> Result<Option<[f64; 4]>, String> {
     Ok(rows.get(1..).and_then(<[_]>::last).copied())
 }
 
+/// Bits of a weight that was coded, by what `trinity encode --json` said: all that its stream takes.
+fn coded_bits(said: &Path) -> Result<f64, String> {
+    let text = std::fs::read_to_string(said).map_err(|e| format!("cannot read {}: {e}", said.display()))?;
+    let coded = text.split_once("\"coded\"").map_or("", |(_, rest)| rest);
+    let number = |name: &str| {
+        let (_, after) = coded.split_once(&format!("\"{name}\""))?;
+        let digits = after.trim_start_matches([':', ' ']);
+        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse::<f64>().ok()
+    };
+    match number("bytes").zip(number("values")) {
+        Some((bytes, values)) if values > 0.0 => Ok(8.0 * bytes / values),
+        _ => Err(format!("{} does not say what was coded", said.display())),
+    }
+}
+
+/// Whether a point was made to its end: a run that was stopped leaves the row of the model as it is.
+fn is_made(maker: Maker, folder: &Path) -> bool {
+    let has_bits = !matches!(maker, Maker::Codec { .. }) || folder.join("encode.json").exists();
+    has_bits && is_whole(&folder.join("eval.csv"))
+}
+
 /// Whether a point was scored to its end.
 fn is_whole(csv: &Path) -> bool {
     matches!(scored(csv), Ok(Some(_)))
@@ -497,6 +520,17 @@ mod tests {
         std::fs::write(&csv, format!("{head}b,0.1,0.01,0.2,0.02\n")).unwrap();
         assert!(is_whole(&csv));
         assert_eq!(scored(&csv), Ok(Some([0.1, 0.01, 0.2, 0.02])));
+    }
+
+    #[test]
+    fn bits_are_those_of_what_was_coded_and_of_nothing_else() {
+        let scratch = bench::Scratch::new("peers-weights-bits").unwrap();
+        let said = scratch.path.join("encode.json");
+        let text = "{\"bytes\": 900, \"coded\": {\"bytes\": 25, \"tensors\": 2, \"values\": 100}, \"exact\": {\"values\": 7}}";
+        std::fs::write(&said, text).unwrap();
+        assert_eq!(coded_bits(&said), Ok(2.0));
+        std::fs::write(&said, "{}").unwrap();
+        assert!(coded_bits(&said).unwrap_err().contains("does not say"));
     }
 
     #[test]
