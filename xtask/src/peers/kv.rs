@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const USAGE: &str =
-    "cargo xtask peers kv [--quick] [--only MODEL] [--windows N] [--rates BITS,…] [--trinity PROGRAM]";
+const USAGE: &str = "cargo xtask peers kv [--quick] [--only MODEL] [--windows N] [--context TOKENS] [--rates BITS,…] [--trinity PROGRAM]";
 
 /// Bits per value of codecs that have any.
 const RATES: &str = "1,1.5,2,2.5,3,3.5,4,4.5";
@@ -41,11 +40,13 @@ const PLAIN: [(&str, Option<&str>); 6] = [
 const CALIBRATED: [(&str, Option<&str>); 2] = [("pre-rope/trinity", None), ("kvtc", None)];
 /// Tokens at the beginning that stay as they are, as KVTC has them.
 const SINK: &str = "4";
+/// Tokens of a window, unless asked otherwise.
+const CONTEXT: usize = 1024;
 
 struct Model {
     name: &'static str,
     path: PathBuf,
-    /// Windows of 1,024 tokens that are scored.
+    /// Windows that are scored.
     windows: usize,
 }
 
@@ -53,13 +54,16 @@ struct Options {
     quick: bool,
     only: Option<String>,
     windows: Option<usize>,
+    /// Tokens of a window, 1,024 where it is not said.
+    context: Option<usize>,
     /// Rates of codecs that have any.
     rates: Option<String>,
     trinity: Option<PathBuf>,
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
-    let mut options = Options { quick: false, only: None, windows: None, rates: None, trinity: None };
+    let mut options =
+        Options { quick: false, only: None, windows: None, context: None, rates: None, trinity: None };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value: {USAGE}"));
@@ -68,9 +72,10 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--only" => options.only = Some((*value()?).into()),
             "--rates" => options.rates = Some((*value()?).into()),
             "--trinity" => options.trinity = Some((*value()?).into()),
-            "--windows" => {
+            "--windows" | "--context" => {
                 let count = value()?.parse().ok().filter(|&count| count > 0);
-                options.windows = Some(count.ok_or("--windows wants a number above 0")?);
+                let count = Some(count.ok_or_else(|| format!("{word} wants a number above 0"))?);
+                if word == "--windows" { options.windows = count } else { options.context = count }
             }
             _ => return Err(format!("`{word}`: expected {USAGE}")),
         }
@@ -90,7 +95,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     for model in models {
         let windows = options.windows.unwrap_or(if options.quick { 2 } else { model.windows });
         let rows = measure(&trinity, &model, &texts, windows, &options)?;
-        print(&model, windows, &rows);
+        print(&model, windows, options.context.unwrap_or(CONTEXT), &rows);
     }
     Ok(())
 }
@@ -172,7 +177,9 @@ fn measure(
             let codings: Vec<String> = rates.split(',').map(|rate| format!("{codec}@{rate}")).collect();
             let codings = codings.join(",");
             let said = if calibrated { "calibrated" } else { "plain" };
-            let name = format!("{}-{windows}-{said}-{}", model.name, codings.replace(['/', ',', '@'], "-"));
+            let context = options.context.map(|context| format!("-of-{context}")).unwrap_or_default();
+            let name =
+                format!("{}-{windows}{context}-{said}-{}", model.name, codings.replace(['/', ',', '@'], "-"));
             let out = target().join("peers/kv").join(name);
             let csv = out.join("eval.csv");
             // A run that was stopped leaves the first row alone.
@@ -183,6 +190,9 @@ fn measure(
                 command
                     .args(["--windows", &windows.to_string(), "--sink", SINK, "--force", "--out"])
                     .arg(&out);
+                if let Some(context) = options.context {
+                    command.args(["--context", &context.to_string()]);
+                }
                 if calibrated {
                     command.arg("--calibrate").arg(&texts[1]);
                 }
@@ -241,7 +251,7 @@ fn read(path: &Path, calibrated: bool) -> Result<Vec<Row>, String> {
 }
 
 /// A table a model: a line a codec, a column for every half bit, and the column's least divergence in bold.
-fn print(model: &Model, windows: usize, rows: &[Row]) {
+fn print(model: &Model, windows: usize, context: usize, rows: &[Row]) {
     let uncoded = rows.first().map_or(f64::NAN, |row| row.uncoded);
     let column = |row: &Row| (2.0 * row.asked + 1e-6).floor() as i64;
     let mut best: BTreeMap<i64, f64> = BTreeMap::new();
@@ -249,7 +259,10 @@ fn print(model: &Model, windows: usize, rows: &[Row]) {
         let least = best.entry(column(row)).or_insert(f64::INFINITY);
         *least = least.min(row.divergence);
     }
-    println!("\n{}, {uncoded:.4} bits per byte uncoded, {windows} windows:\n", model.name);
+    println!(
+        "\n{}, {uncoded:.4} bits per byte uncoded, {windows} windows of {context} tokens; bits per byte lost, nats of divergence, bits per value:\n",
+        model.name
+    );
     let heads: Vec<String> = best.keys().map(|half| format!("{}", *half as f64 / 2.0)).collect();
     println!("| codec | {} |", heads.join(" | "));
     println!("|---|{}", "---|".repeat(heads.len()));
