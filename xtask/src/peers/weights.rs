@@ -481,7 +481,9 @@ fn said_of(lines: &[Line]) -> Vec<String> {
             (!own.is_empty()).then(|| format!("- {}: {}", line.name, own.join(", ")))
         });
         let gaps: Vec<String> = gaps.collect();
-        said.push(format!("Bits above the bound of equal divergence:\n\n{}", gaps.join("\n")));
+        if !gaps.is_empty() {
+            said.push(format!("Bits above the bound of equal divergence:\n\n{}", gaps.join("\n")));
+        }
     }
     said
 }
@@ -551,6 +553,7 @@ mod tests {
             !said[0].contains("4.00") && said[1].contains("- trinity, calibrated: 0.50 at 2.00"),
             "{said:?}"
         );
-        assert!(said_of(&[ours, bound])[0].contains("nobody"));
+        assert!(said_of(&[ours, bound.clone()])[0].contains("nobody"));
+        assert!(said_of(&[bound]).is_empty());
     }
 }
