@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use trinity_lm::{
-    Checkpoint, Hooks, Model, NoHooks, Reference, Score, Text, builtin,
+    Checkpoint, Hooks, LONGEST_WINDOW, Model, NoHooks, Reference, Score, Text, builtin,
     cache::Turned,
     coding::{CodedPaths, Coding},
     principal::InBasis,
@@ -47,6 +47,8 @@ pub struct EvaluationRequest {
     pub text: Option<PathBuf>,
     /// How many windows of the text to score; all where it is not said.
     pub windows: Option<usize>,
+    /// Tokens of a window that is scored, 1,024 where it is not said.
+    pub context: Option<usize>,
     /// A text that tells codecs what each input of a layer is worth; nothing
     /// is told where none is named.
     pub calibrate: Option<PathBuf>,
@@ -186,7 +188,12 @@ impl Evaluation {
                 .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?,
             None => builtin::text().to_vec(),
         };
-        let mut text = Text::new(&bytes, &checkpoint, WINDOW)?;
+        let longest = checkpoint.config.max_position_embeddings.min(LONGEST_WINDOW);
+        if let Some(context) = request.context.filter(|context| !(2..=longest).contains(context)) {
+            let message = format!("a context of {context} tokens: this model is scored with 2 to {longest}");
+            return Err(Error::input(message, ""));
+        }
+        let mut text = Text::new(&bytes, &checkpoint, request.context.unwrap_or(WINDOW))?;
         text.windows.truncate(request.windows.unwrap_or(usize::MAX).max(1));
         let name = request.model.as_ref().map_or("tiny (built in)".into(), |p| p.display().to_string());
         let model = Model::load(&checkpoint)?;
@@ -201,6 +208,9 @@ impl Evaluation {
         }
         content.add(&bytes);
         content.add(&text.windows.len().to_le_bytes());
+        if let Some(context) = request.context {
+            content.add(&context.to_le_bytes());
+        }
         if let Some(path) = &request.calibrate {
             let calibrating = std::fs::read(path)
                 .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;

@@ -7,6 +7,7 @@
 mod bench;
 mod chart;
 mod encode;
+mod gap;
 mod h264;
 mod h265;
 mod kv;
@@ -34,7 +35,7 @@ const COMPARISONS: &[Comparison] = &[
     ),
     (
         "kv",
-        "KV caches: what models lose by rate, against KIVI, KVQuant, TurboQuant and KVTC [--quick] [--only MODEL] [--windows N]",
+        "KV caches: what models lose by rate, against KIVI, KVQuant, TurboQuant and KVTC [--quick] [--only MODEL] [--windows N] [--context TOKENS] [--rates BITS,…]",
         kv::run,
     ),
     (
@@ -50,7 +51,7 @@ const COMPARISONS: &[Comparison] = &[
     ),
     (
         "weights",
-        "linear weights coded for a text: what models lose by rate, against WaterSIC, QTIP, llama.cpp, EXL3, AutoRound, GPTQModel, GPTQ, AWQ and the bound [--only MODEL] [--windows N] [--codec NAME] [--chart FILE.svg] [--kept]",
+        "linear weights coded for a text: what models lose by rate, against WaterSIC, QTIP, llama.cpp, EXL3, AutoRound, GPTQModel, GPTQ, AWQ and the bound [--only MODEL] [--windows N] [--codec NAME] [--rates RATE,…] [--chart FILE.svg] [--kept]",
         weights::run,
     ),
 ];
@@ -58,7 +59,15 @@ const COMPARISONS: &[Comparison] = &[
 pub fn run(args: &[&str]) -> Result<(), String> {
     match args {
         [] => COMPARISONS.iter().try_for_each(|(.., compare)| compare(&[])),
+        ["help" | "--help" | "-h"] => {
+            eprint!("{}", list());
+            Ok(())
+        }
         [name, rest @ ..] => match COMPARISONS.iter().find(|(known, ..)| known == name) {
+            Some((name, what, _)) if rest.iter().any(|word| ["--help", "-h"].contains(word)) => {
+                eprintln!("cargo xtask peers {name}: {what}");
+                Ok(())
+            }
             Some((.., compare)) => compare(rest),
             None => Err(format!("there is no comparison `{name}`; expected one of:\n{}", list())),
         },

@@ -415,6 +415,7 @@ fn judge(
         original: Some(original.to_owned()),
         text: Some(text.to_owned()),
         windows,
+        context: None,
         calibrate: None,
     };
     let evaluation = Evaluation::open(&request)?;

@@ -108,9 +108,12 @@ pub struct Args {
     /// them, and weighs errors in K and V by queries and outputs
     #[arg(long, value_name = "FILE")]
     calibrate: Option<PathBuf>,
-    /// Score the first N windows of 1,024 tokens only
+    /// Score the first N windows only
     #[arg(long, value_name = "N")]
     windows: Option<usize>,
+    /// Tokens of a window that is scored (default: 1024)
+    #[arg(long, value_name = "TOKENS")]
+    context: Option<usize>,
     /// Bits per value of the weights to try, for every codec of --codecs
     #[arg(long, value_name = "BITS,…", value_delimiter = ',', conflicts_with_all = ["weights", "kv", "activations"])]
     sweep: Vec<String>,
@@ -158,6 +161,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         original: args.original.clone(),
         text: args.text.clone(),
         windows: args.windows,
+        context: args.context,
         calibrate: args.calibrate.clone(),
     };
     let device = args.device.open(named(args, &plan), ctx)?;

@@ -171,6 +171,18 @@ fn caches_are_coded_as_the_field_codes_them() {
 }
 
 #[test]
+fn a_context_is_a_window_that_the_model_can_see() {
+    let bits = |context: &str| {
+        let row = json(&["--context", context, "--kv", "rtn@4", "--sink", "4"]);
+        row["kv_bits_per_value"].as_f64().unwrap()
+    };
+    // The four tokens that stay as they are weigh more in a short window.
+    assert!(bits("64") > bits("256") + 0.4);
+    let said = trinity(["eval", "--windows", "1", "--context", "4096"]).refused();
+    assert!(said.contains("2 to 1024"), "{said}");
+}
+
+#[test]
 fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
     let folder = tempfile::tempdir().unwrap();
     let said = |bytes: usize| {

@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench;
+use super::gap;
 use crate::{
     models, tools,
     workspace::{root, target},
@@ -17,8 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const USAGE: &str =
-    "cargo xtask peers kv [--quick] [--only MODEL] [--windows N] [--rates BITS,…] [--trinity PROGRAM]";
+const USAGE: &str = "cargo xtask peers kv [--quick] [--only MODEL] [--windows N] [--context TOKENS] [--rates BITS,…] [--trinity PROGRAM]";
 
 /// Bits per value of codecs that have any.
 const RATES: &str = "1,1.5,2,2.5,3,3.5,4,4.5";
@@ -40,11 +40,13 @@ const PLAIN: [(&str, Option<&str>); 6] = [
 const CALIBRATED: [(&str, Option<&str>); 2] = [("pre-rope/trinity", None), ("kvtc", None)];
 /// Tokens at the beginning that stay as they are, as KVTC has them.
 const SINK: &str = "4";
+/// Tokens of a window, unless asked otherwise.
+const CONTEXT: usize = 1024;
 
 struct Model {
     name: &'static str,
     path: PathBuf,
-    /// Windows of 1,024 tokens that are scored.
+    /// Windows that are scored.
     windows: usize,
 }
 
@@ -52,13 +54,16 @@ struct Options {
     quick: bool,
     only: Option<String>,
     windows: Option<usize>,
+    /// Tokens of a window, 1,024 where it is not said.
+    context: Option<usize>,
     /// Rates of codecs that have any.
     rates: Option<String>,
     trinity: Option<PathBuf>,
 }
 
 fn options(args: &[&str]) -> Result<Options, String> {
-    let mut options = Options { quick: false, only: None, windows: None, rates: None, trinity: None };
+    let mut options =
+        Options { quick: false, only: None, windows: None, context: None, rates: None, trinity: None };
     let mut words = args.iter();
     while let Some(&word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value: {USAGE}"));
@@ -67,9 +72,10 @@ fn options(args: &[&str]) -> Result<Options, String> {
             "--only" => options.only = Some((*value()?).into()),
             "--rates" => options.rates = Some((*value()?).into()),
             "--trinity" => options.trinity = Some((*value()?).into()),
-            "--windows" => {
+            "--windows" | "--context" => {
                 let count = value()?.parse().ok().filter(|&count| count > 0);
-                options.windows = Some(count.ok_or("--windows wants a number above 0")?);
+                let count = Some(count.ok_or_else(|| format!("{word} wants a number above 0"))?);
+                if word == "--windows" { options.windows = count } else { options.context = count }
             }
             _ => return Err(format!("`{word}`: expected {USAGE}")),
         }
@@ -79,17 +85,17 @@ fn options(args: &[&str]) -> Result<Options, String> {
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let options = options(args)?;
+    let models = at_hand(&options)?;
     let trinity = match &options.trinity {
         Some(path) => std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?,
         None => bench::build_trinity()?,
     };
-    let models = at_hand(&options)?;
     let scratch = bench::Scratch::new("peers-kv")?;
     let texts = texts(&scratch.path)?;
     for model in models {
         let windows = options.windows.unwrap_or(if options.quick { 2 } else { model.windows });
         let rows = measure(&trinity, &model, &texts, windows, &options)?;
-        print(&model, windows, &rows);
+        print(&model, windows, options.context.unwrap_or(CONTEXT), &rows);
     }
     Ok(())
 }
@@ -103,6 +109,10 @@ fn at_hand(options: &Options) -> Result<Vec<Model>, String> {
         Model { name: "smollm2-135m", path: models::cache().join("smollm2-135m.gguf"), windows: 4 },
         Model { name: "gemma3-270m", path: models::cache().join("gemma3-270m.gguf"), windows: 4 },
     ];
+    let names = all.each_ref().map(|model| model.name);
+    if let Some(only) = options.only.as_deref().filter(|only| !names.contains(only)) {
+        return Err(format!("there is no model `{only}`; expected one of: {}", names.join(", ")));
+    }
     let mut found = Vec::new();
     for model in all {
         if options.only.as_ref().is_some_and(|only| only != model.name) {
@@ -118,7 +128,11 @@ fn at_hand(options: &Options) -> Result<Vec<Model>, String> {
             );
         }
     }
-    if found.is_empty() { Err("no model to evaluate".into()) } else { Ok(found) }
+    if found.is_empty() {
+        Err("no model to evaluate; `cargo xtask models` fetches some".into())
+    } else {
+        Ok(found)
+    }
 }
 
 /// A text to score and one to calibrate on: halves of the text of the small models.
@@ -142,6 +156,8 @@ struct Row {
     bits: f64,
     lost: f64,
     half: f64,
+    /// Kullback–Leibler divergence from the uncoded model's predictions, nats.
+    divergence: f64,
     uncoded: f64,
 }
 
@@ -161,15 +177,22 @@ fn measure(
             let codings: Vec<String> = rates.split(',').map(|rate| format!("{codec}@{rate}")).collect();
             let codings = codings.join(",");
             let said = if calibrated { "calibrated" } else { "plain" };
-            let name = format!("{}-{windows}-{said}-{}", model.name, codings.replace(['/', ',', '@'], "-"));
+            let context = options.context.map(|context| format!("-of-{context}")).unwrap_or_default();
+            let name =
+                format!("{}-{windows}{context}-{said}-{}", model.name, codings.replace(['/', ',', '@'], "-"));
             let out = target().join("peers/kv").join(name);
             let csv = out.join("eval.csv");
-            if !is_newer(&csv, trinity) {
+            // A run that was stopped leaves the first row alone.
+            let is_whole = || read(&csv, calibrated).is_ok_and(|rows| rows.len() == rates.split(',').count());
+            if !is_newer(&csv, trinity) || !is_whole() {
                 let mut command = Command::new(trinity);
                 command.arg("eval").arg(&model.path).arg("--text").arg(&texts[0]).args(["--kv", &codings]);
                 command
                     .args(["--windows", &windows.to_string(), "--sink", SINK, "--force", "--out"])
                     .arg(&out);
+                if let Some(context) = options.context {
+                    command.args(["--context", &context.to_string()]);
+                }
                 if calibrated {
                     command.arg("--calibrate").arg(&texts[1]);
                 }
@@ -214,29 +237,32 @@ fn cells_of(path: &Path, columns: &[&str]) -> Result<Vec<Vec<String>>, String> {
 
 /// Rows whose cache was coded.
 fn read(path: &Path, calibrated: bool) -> Result<Vec<Row>, String> {
-    let columns = ["kv_bits_per_value", "delta_bits_per_byte", "delta_ci95", "bits_per_byte"];
+    let columns = ["kv_bits_per_value", "delta_bits_per_byte", "delta_ci95", "kl_nats", "bits_per_byte"];
     let numbers = read_csv(path, columns)?;
     let codings = cells_of(path, &["kv"])?;
     let mut rows = Vec::new();
-    for (coding, [bits, lost, half, whole]) in codings.iter().flatten().zip(numbers) {
+    for (coding, [bits, lost, half, divergence, whole]) in codings.iter().flatten().zip(numbers) {
         let Some((codec, asked)) = coding.rsplit_once('@') else { continue };
         let asked = asked.parse().map_err(|_| format!("{}: `{coding}` has no rate", path.display()))?;
         let codec = if calibrated { format!("`{codec}`, calibrated") } else { format!("`{codec}`") };
-        rows.push(Row { codec, asked, bits, lost, half, uncoded: whole - lost });
+        rows.push(Row { codec, asked, bits, lost, half, divergence, uncoded: whole - lost });
     }
     Ok(rows)
 }
 
-/// A table a model: a line a codec, a column for every half bit, and the column's best in bold.
-fn print(model: &Model, windows: usize, rows: &[Row]) {
+/// A table a model: a line a codec, a column for every half bit, and the column's least divergence in bold.
+fn print(model: &Model, windows: usize, context: usize, rows: &[Row]) {
     let uncoded = rows.first().map_or(f64::NAN, |row| row.uncoded);
     let column = |row: &Row| (2.0 * row.asked + 1e-6).floor() as i64;
     let mut best: BTreeMap<i64, f64> = BTreeMap::new();
     for row in rows {
         let least = best.entry(column(row)).or_insert(f64::INFINITY);
-        *least = least.min(row.lost);
+        *least = least.min(row.divergence);
     }
-    println!("\n{}, {uncoded:.4} bits per byte uncoded, {windows} windows:\n", model.name);
+    println!(
+        "\n{}, {uncoded:.4} bits per byte uncoded, {windows} windows of {context} tokens; bits per byte lost, nats of divergence, bits per value:\n",
+        model.name
+    );
     let heads: Vec<String> = best.keys().map(|half| format!("{}", *half as f64 / 2.0)).collect();
     println!("| codec | {} |", heads.join(" | "));
     println!("|---|{}", "---|".repeat(heads.len()));
@@ -250,22 +276,79 @@ fn print(model: &Model, windows: usize, rows: &[Row]) {
         let cell = |(half, least): (&i64, &f64)| {
             let found = rows.iter().find(|row| row.codec == codec && column(row) == *half);
             found.map_or(String::new(), |row| {
-                let text = format!("{:.3} ± {:.3}", row.lost, row.half);
-                let text = if row.lost <= *least { format!("**{text}**") } else { text };
-                // A rate that is not the column's is said.
-                let own = (row.bits - *half as f64 / 2.0).abs() > 0.085;
-                if own { format!("{text} at {:.2}", row.bits) } else { text }
+                let text = format!("{:.3} ± {:.3}, {}", row.lost, row.half, three_digits(row.divergence));
+                let text = if row.divergence <= *least { format!("**{text}**") } else { text };
+                format!("{text} at {:.2}", row.bits)
             })
         };
         println!("| {codec} | {} |", best.iter().map(cell).collect::<Vec<_>>().join(" | "));
     }
-    let wins = rows.iter().filter(|row| !row.codec.contains("trinity`")).filter(|row| {
-        let ours = rows.iter().filter(|own| own.codec.contains("trinity`") && column(own) == column(row));
-        ours.map(|own| own.lost).fold(f64::INFINITY, f64::min) > row.lost
+    println!("\n{}", wins(rows));
+}
+
+/// Three digits that count.
+fn three_digits(number: f64) -> String {
+    let places = 2.0 - number.abs().max(1e-9).log10().floor();
+    format!("{number:.*}", places.clamp(0.0, 9.0) as usize)
+}
+
+/// Peers that have less divergence than `trinity` has at their bits, on the line between its points.
+fn wins(rows: &[Row]) -> String {
+    let curve = |codec: &str| -> Vec<gap::Point> {
+        rows.iter().filter(|row| row.codec == codec).map(|row| (row.bits, row.divergence)).collect()
+    };
+    let mut ours: Vec<&str> =
+        rows.iter().map(|row| row.codec.as_str()).filter(|name| is_ours(name)).collect();
+    ours.dedup();
+    let curves: Vec<Vec<gap::Point>> = ours.into_iter().map(curve).collect();
+    let peers = rows.iter().filter(|row| !is_ours(&row.codec));
+    let wins = peers.filter_map(|row| {
+        let beside = curves.iter().filter_map(|curve| gap::divergence_at(curve, row.bits));
+        let least = beside.fold(f64::INFINITY, f64::min);
+        (least.is_finite() && row.divergence < least).then(|| {
+            let [theirs, ours] = [row.divergence, least].map(three_digits);
+            format!("{} at {:.2} ({theirs}, {ours})", row.codec, row.bits)
+        })
     });
-    let wins: Vec<String> = wins.map(|row| format!("{} at {:.2}", row.codec, row.bits)).collect();
-    match wins.is_empty() {
-        true => println!("\nNo peer loses less than `trinity` in its column."),
-        false => println!("\nPeers that lose less than `trinity` in their column: {}.", wins.join(", ")),
+    match wins.collect::<Vec<_>>() {
+        none if none.is_empty() => "At equal bits no peer has less divergence than `trinity`.".into(),
+        some => format!("At equal bits less divergence than `trinity`: {}.", some.join(", ")),
+    }
+}
+
+/// Whether a row is of the Trinity codec.
+fn is_ours(codec: &str) -> bool {
+    codec.contains("trinity`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_wins_where_it_has_less_divergence_than_ours_at_its_bits() {
+        let row = |codec: &str, bits: f64, divergence: f64| Row {
+            codec: codec.into(),
+            asked: bits,
+            bits,
+            lost: 0.0,
+            half: 0.0,
+            divergence,
+            uncoded: 1.0,
+        };
+        let mut rows =
+            vec![row("`trinity`", 2.0, 0.16), row("`trinity`", 4.0, 0.01), row("`kvtc`", 3.0, 0.05)];
+        assert!(wins(&rows).contains("no peer"), "{}", wins(&rows));
+        rows.push(row("`kivi-64g`", 3.0, 0.03));
+        assert!(wins(&rows).ends_with("`kivi-64g` at 3.00 (0.0300, 0.0400)."), "{}", wins(&rows));
+    }
+
+    #[test]
+    fn an_unknown_model_is_refused_with_those_there_are() {
+        let refused = options(&["--only", "nothing"]).and_then(|own| at_hand(&own)).err().unwrap();
+        assert!(
+            refused.contains("there is no model `nothing`") && refused.contains("gemma3-270m"),
+            "{refused}"
+        );
     }
 }
