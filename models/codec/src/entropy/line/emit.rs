@@ -26,7 +26,9 @@ pub(crate) struct Pushes {
     signed: Vec<u32>,
     unsigned: Vec<u32>,
     /// Frequencies and first slots by magnitude; [`NARROW_ESCAPED`] marks slots of escapes.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of wide registers look
     frequencies: Vec<[u16; MAGNITUDES]>,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     starts: Vec<[u16; MAGNITUDES]>,
 }
 
@@ -114,6 +116,7 @@ thread_local! {
     /// Room for the words of a tile, which a thread keeps from one to the next.
     static WORDS: std::cell::Cell<Vec<u16>> = const { std::cell::Cell::new(Vec::new()) };
     /// Room for what the values of a tile push, likewise.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of wide registers use it
     static PACKED: std::cell::Cell<Vec<[u32; LANES]>> = const { std::cell::Cell::new(Vec::new()) };
 }
 

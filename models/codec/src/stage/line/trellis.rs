@@ -38,6 +38,7 @@ pub(crate) struct Scratch {
     decisions: Vec<[u16; 16]>,
     classes: Vec<i32>,
     lookup: [u32; 64],
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     narrow: Narrow,
 }
 
