@@ -6,18 +6,20 @@
 
 #[path = "../build/commit.rs"]
 mod commit;
+#[path = "../build/own.rs"]
+mod own;
 #[path = "../build/page.rs"]
 mod page;
 
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
-    let own = env!("CARGO_MANIFEST_DIR");
-    page::state(own);
-    commit::state(own);
+    let own = own::folder();
+    page::state(&own);
+    commit::state(&own);
     // A folder that is always there: cargo would run this again at every build
     // for a file that is not.
-    let folder = Path::new(own).join("../web/dist");
+    let folder = Path::new(&own).join("../web/dist");
     println!("cargo::rerun-if-changed={}", folder.display());
     let page = folder.join("trinity.html");
     let value = if page.is_file() { format!("Some(include_bytes!({page:?}))") } else { "None".into() };

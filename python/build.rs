@@ -2,7 +2,9 @@
 
 #[path = "../build/commit.rs"]
 mod commit;
+#[path = "../build/own.rs"]
+mod own;
 
 fn main() {
-    commit::state(env!("CARGO_MANIFEST_DIR"));
+    commit::state(&own::folder());
 }

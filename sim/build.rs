@@ -3,12 +3,14 @@
 
 #[path = "../build/fingerprint.rs"]
 mod fingerprint;
+#[path = "../build/own.rs"]
+mod own;
 
 use std::path::Path;
 
 fn main() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = own::folder();
     // The silicon model has its numbers from the last two.
     let folders = ["src", "../models/silicon/src", "../configs/codecs", "../configs/technologies"];
-    fingerprint::state("TRINITY_MODEL", &folders.map(|folder| own.join(folder)));
+    fingerprint::state("TRINITY_MODEL", &folders.map(|folder| Path::new(&own).join(folder)));
 }

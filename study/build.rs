@@ -3,6 +3,8 @@
 
 #[path = "../build/fingerprint.rs"]
 mod fingerprint;
+#[path = "../build/own.rs"]
+mod own;
 
 use std::path::Path;
 
@@ -21,7 +23,7 @@ const FOLDERS: [&str; 10] = [
 ];
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(&own::folder()).join("..");
     let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
     fingerprint::state("TRINITY_CLUSTER_MODEL", &folders);
 }

@@ -1,6 +1,9 @@
 //! Numbers of the paper and of a technology as constants, out of the TOML files
 //! that state them with their sources: they stand nowhere else.
 
+#[path = "../../build/own.rs"]
+mod own;
+
 use std::{env, fs, path::Path};
 
 /// What a block of a file states, in the units that the constants have.
@@ -22,7 +25,7 @@ const TECHNOLOGY: [&str; 12] = [
 ];
 
 fn main() -> Result<(), String> {
-    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let configs = Path::new(&own::folder()).join("../../configs");
     let read = |name: &str| {
         let path = configs.join(name);
         println!("cargo::rerun-if-changed={}", path.display());

@@ -3,6 +3,8 @@
 
 #[path = "../../build/fingerprint.rs"]
 mod fingerprint;
+#[path = "../../build/own.rs"]
+mod own;
 
 use std::path::Path;
 
@@ -10,7 +12,7 @@ use std::path::Path;
 const CRATES: [&str; 6] = ["bits", "numeric", "codec", "h264", "h265", "tensor"];
 
 fn main() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let models = Path::new(&own::folder()).join("..");
     let mut folders: Vec<_> = CRATES.iter().map(|name| models.join(name).join("src")).collect();
     // The built-in profiles are part of the codec.
     folders.push(models.join("../configs/profiles"));
