@@ -3,7 +3,7 @@
 //! trellis no symbol follows from others, and all is done on the way back.
 //!
 //! Knows tables as the caller packed them; knows nothing of plans.
-// Loads, gathers and stores are checked by slices or by what the caller passes, as signalled.
+// Loads, gathers and stores are checked by slices or by what the caller passes, as each function states.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

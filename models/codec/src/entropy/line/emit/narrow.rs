@@ -3,7 +3,7 @@
 //!
 //! Tables are looked up in registers, however many there are: a gather from memory takes longer than all else. Values
 //! with raw bits are left to `avx512`. Knows tables as the caller packed them; knows nothing of plans.
-// Loads and stores are checked by slices, or masked to what slices hold, as signalled.
+// Loads and stores are checked by slices, or masked to what slices hold, as each function states.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

@@ -1,5 +1,5 @@
 //! Parsing of 32 lanes in four registers of eight.
-// Gathers and loads of words are checked by what the caller passes, as signalled.
+// Gathers and loads of words are checked by what the caller passes, as each function states.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

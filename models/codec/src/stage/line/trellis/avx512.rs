@@ -2,7 +2,7 @@
 //! stay in registers.
 //!
 //! The same decisions as the scalar search in `quantize`, which is the truth.
-// Loads, gathers and stores are checked by slices or by what the caller passes, as signalled.
+// Loads, gathers and stores are checked by slices or by what the caller passes, as each function states.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

@@ -3,7 +3,7 @@
 //! What a step adds to a path is small: a level of the right parity is within 32 units, and a rate is bounded
 //! ([`DEAREST`]). Rows with raw bits and targets beyond sixteen bits are left to `avx512`. The same decisions
 //! as the scalar search in `quantize`, which is the truth.
-// Loads and stores are checked by slices, or masked to what slices hold, as signalled.
+// Loads and stores are checked by slices, or masked to what slices hold, as each function states.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
