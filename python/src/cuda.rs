@@ -54,8 +54,11 @@ pub fn line_plan<'py>(
     Ok(PyBytes::new(py, &head))
 }
 
-/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of `rows` of them.
+/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of `rows` of them; with a trellis where
+/// all that pays is chosen, or where `trellis` says so.
 #[pyfunction]
+#[pyo3(signature = (sample, rows, cols, bits, best, of_rows, trellis=false))]
+#[allow(clippy::too_many_arguments)]
 pub fn line_plan_of_sample<'py>(
     py: Python<'py>,
     sample: PyBuffer<f32>,
@@ -64,8 +67,12 @@ pub fn line_plan_of_sample<'py>(
     bits: f64,
     best: bool,
     of_rows: usize,
+    trellis: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut options = plan_options(best);
+    if trellis {
+        options.log2_states = TRELLIS_LOG2_STATES;
+    }
     if of_rows != rows {
         // A plan of columns stands for any number of rows; one of rows has a class for each of them.
         options.fixed.transposed = Some(false);
@@ -77,10 +84,13 @@ pub fn line_plan_of_sample<'py>(
     Ok(PyBytes::new(py, &head))
 }
 
+/// Eight states, where there is a trellis.
+const TRELLIS_LOG2_STATES: u32 = 3;
+
 /// What a plan chooses from: all that pays, or what is quickly chosen.
 fn plan_options(best: bool) -> Options {
     let effort = if best { Effort::Best } else { Effort::Fast };
-    Options { effort, log2_states: if best { 3 } else { 0 }, ..Options::default() }
+    Options { effort, log2_states: if best { TRELLIS_LOG2_STATES } else { 0 }, ..Options::default() }
 }
 
 /// The plan of a matrix at a rate, and the head that states it.
@@ -129,6 +139,13 @@ pub fn line_decode(py: Python<'_>, stream: Vec<u8>) -> PyResult<(usize, usize, c
 pub fn line_plan_info(plan: &[u8]) -> PyResult<(usize, usize, f32, usize)> {
     let (plan, length) = Plan::read(plan).map_err(Failure::input)?;
     Ok((plan.rows, plan.cols, plan.step, length))
+}
+
+/// Tiles of a tensor under a plan, each of which is one warp's work.
+#[pyfunction]
+pub fn line_plan_tiles(plan: &[u8]) -> PyResult<usize> {
+    let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
+    Ok(plan.tiles())
 }
 
 /// Largest exponents of two of values in a format that no rounding takes beyond its largest number.
@@ -211,8 +228,8 @@ impl CudaDevice {
     }
 
     /// An encoder under a plan, with room for `most_bits` per value. With `relative_step` steps are so many
-    /// roots of each tensor's mean square.
-    #[pyo3(signature = (plan, dtype, most_bits, relative_step=None))]
+    /// roots of each tensor's mean square. It takes all multiprocessors, or so many.
+    #[pyo3(signature = (plan, dtype, most_bits, relative_step=None, multiprocessors=None))]
     fn encoder(
         &self,
         py: Python<'_>,
@@ -220,11 +237,13 @@ impl CudaDevice {
         dtype: &str,
         most_bits: f64,
         relative_step: Option<f32>,
+        multiprocessors: Option<u32>,
     ) -> PyResult<CudaEncoder> {
         let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
         let format = format_of(dtype)?;
+        let taken = self.taken(multiprocessors);
         let made = py.detach(|| {
-            let made = Encoder::new(&self.codec, &plan, &Settings::default(), format, most_bits)?;
+            let made = Encoder::on(&self.codec, &plan, &Settings::default(), format, most_bits, taken)?;
             match relative_step {
                 Some(step) => made.following(step),
                 None => Ok(made),
@@ -233,10 +252,26 @@ impl CudaDevice {
         Ok(CudaEncoder(made.map_err(failed)?))
     }
 
-    /// A decoder of streams that begin with this plan.
-    fn decoder(&self, py: Python<'_>, plan: &[u8], dtype: &str) -> PyResult<CudaDecoder> {
+    /// A decoder of streams that begin with this plan, on all multiprocessors or so many.
+    #[pyo3(signature = (plan, dtype, multiprocessors=None))]
+    fn decoder(
+        &self,
+        py: Python<'_>,
+        plan: &[u8],
+        dtype: &str,
+        multiprocessors: Option<u32>,
+    ) -> PyResult<CudaDecoder> {
         let format = format_of(dtype)?;
-        Ok(CudaDecoder(py.detach(|| Decoder::new(&self.codec, plan, format)).map_err(failed)?))
+        let taken = self.taken(multiprocessors);
+        Ok(CudaDecoder(py.detach(|| Decoder::on(&self.codec, plan, format, taken)).map_err(failed)?))
+    }
+}
+
+impl CudaDevice {
+    /// Multiprocessors that are taken where so many are asked for.
+    fn taken(&self, asked: Option<u32>) -> u32 {
+        let all = self.codec.multiprocessors();
+        asked.map_or(all, |asked| asked.clamp(1, all))
     }
 }
 

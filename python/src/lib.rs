@@ -28,7 +28,7 @@ mod _core {
     #[pymodule_export]
     use super::cuda::{
         CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
-        line_plan_info, line_plan_of_sample, line_slabs,
+        line_plan_info, line_plan_of_sample, line_plan_tiles, line_slabs,
     };
     #[pymodule_export]
     use super::parts::{encode_part, plan_model};

@@ -19,6 +19,7 @@ if not torch.cuda.is_available():
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import trinity.torch as tt  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
@@ -375,3 +376,69 @@ def test_weights_that_stay_coded_are_decoded_on_the_device_to_a_cpus_bits(codec)
             assert layer.__dict__["_trinity_coded"]["weight"]._on_device is not None
         seen = _quiet_step(lambda: model(x))
     assert seen["to_host"] == 0 and seen["decode"] >= 2
+
+
+class _ToHost(TorchDispatchMode):
+    """Bytes of every copy from a device to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if torch.is_tensor(out) and not out.is_cuda and any(torch.is_tensor(one) and one.is_cuda for one in args):
+            self.bytes.append(out.nbytes)
+        return out
+
+
+def _tied_model(dtype=torch.bfloat16):
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Embedding(1000, 256), nn.Linear(256, 768), nn.LayerNorm(768), nn.Linear(768, 4096))
+    model.append(nn.Linear(256, 1000, bias=False))
+    model[4].weight = model[0].weight
+    return model.to(dtype).cuda()
+
+
+@pytest.mark.parametrize("codec", ["line-fast", "trinity-lite"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_are_coded_where_they_lie(codec, dtype):
+    model = _tied_model(dtype)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    with _ToHost() as copied:
+        found = tt.compress_(model, bits=3, codec=codec, where="device", decode="use")
+    # Bands of rows for plans: no large weight as a whole.
+    largest = max(one.nbytes for one in before.values())
+    assert 0 < max(copied.bytes) < largest / 2
+    assert 2.95 < found["bits_per_value"] <= 3.01
+    assert set(found["skipped"]) == {"1.bias", "2.weight", "2.bias", "3.bias"}
+    # As far off as a CPU's plan of all values would be, or nearly.
+    there = tt.compress_(_tied_model(dtype).cpu(), bits=3, codec=codec)
+    assert found["nmse"] < 1.1 * there["nmse"]
+    assert model[0].__dict__["_trinity_coded"]["weight"] is model[4].__dict__["_trinity_coded"]["weight"]
+    for name, one in model.state_dict().items():
+        error = (one.float() - before[name].float()).square().sum() / before[name].float().square().sum()
+        assert one.is_cuda and (float(error) < 0.05 if one.ndim > 1 else torch.equal(one, before[name]))
+    again = _tied_model(dtype)
+    tt.compress_(again, bits=3, codec=codec, where="device")
+    assert all(torch.equal(one, model.state_dict()[name]) for name, one in again.state_dict().items())
+
+
+def test_a_weight_that_is_not_finite_stays_and_is_named():
+    model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512)).cuda()
+    with torch.no_grad():
+        model[0].weight[3, 4] = float("nan")
+    before = model[0].weight.detach().clone()
+    found = tt.compress_(model, bits=3, codec="line-fast", where="device")
+    assert found["skipped"]["0.weight"] == "a value is not finite"
+    assert torch.equal(model[0].weight.nan_to_num(7.0), before.nan_to_num(7.0))
+    assert [row["tensor"] for row in found["tensors"]] == ["1.weight"]
+
+
+def test_what_a_gpu_cannot_code_is_refused_before_anything_changes():
+    model = nn.Sequential(nn.Linear(512, 512)).cuda()
+    before = model[0].weight.detach().clone()
+    for options, words in (({"codec": "trinity"}, "no GPU has kernels for trinity"), ({"allocate": "linear"}, "on the host")):
+        with pytest.raises(InputError, match=words):
+            tt.compress_(model, bits=3, where="device", **options)
+    assert torch.equal(model[0].weight, before)

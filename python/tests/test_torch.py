@@ -287,6 +287,16 @@ def test_compressed_weights_give_nearly_the_same_answers():
         tt.compress_(nn.LayerNorm(4))
 
 
+def test_weights_on_the_host_are_not_coded_on_a_device():
+    model = nn.Sequential(nn.Linear(256, 256))
+    before = model[0].weight.detach().clone()
+    with pytest.raises(trinity.InputError, match=r"`0.weight` is on cpu, where nothing codes it"):
+        tt.compress_(model, bits=3, where="device")
+    with pytest.raises(trinity.InputError, match="expected 'host' or 'device'"):
+        tt.compress_(model, bits=3, where="gpu")
+    assert torch.equal(model[0].weight, before)
+
+
 def test_tied_weights_stay_tied():
     model = _network()
     model[2].weight = nn.Parameter(torch.randn(128, 128))

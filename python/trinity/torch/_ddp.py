@@ -107,12 +107,14 @@ class DdpHook:
         if any(one is None for one in moments):
             return None
         device = bucket.buffer().device
-        roots = torch.cat([one.detach().to(device=device, dtype=torch.float32).reshape(-1).sqrt() for one in moments])
+        parts = [one.detach().to(device=device, dtype=torch.float32).reshape(-1) for one in moments]
+        roots = torch.cat(parts)
         if roots.numel() != bucket.buffer().numel():
             return None
-        mean = roots.mean()
+        mean = roots.sqrt_().mean()
         # Nothing is waited for: where no value ever had a gradient, all count alike.
-        return torch.where(mean > 0, torch.maximum(roots, _LEAST_SCALE * mean), torch.ones_like(roots))
+        least = torch.where(mean > 0, _LEAST_SCALE * mean, 1.0)
+        return torch.clamp_(roots, min=least)
 
     def _pack(self, index: int, place: int, x: torch.Tensor) -> torch.Tensor:
         if (index, place) not in self._planned:
@@ -187,12 +189,15 @@ class DdpHook:
                 length, self.bits, self.codec, buffer.device, error_feedback=self.error_feedback, group=self.group
             )
             self._shards[index] = shards
-        rows = torch.nn.functional.pad(values, (0, ranks * length - values.numel())).reshape(ranks, length)
-        whole = shards.gathered(shards.scattered(rows) / ranks)[: values.numel()]
+        short = ranks * length - values.numel()
+        rows = (torch.nn.functional.pad(values, (0, short)) if short else values).reshape(ranks, length)
+        total = shards.scattered(rows)
+        whole = shards.gathered(total.div_(ranks) if ranks > 1 else total)[: values.numel()]
         self.sent_bytes += 2 * (ranks - 1) * shards.bytes
         self.plain_bytes += 2 * (ranks - 1) * length * buffer.element_size()
         if scales is not None:
-            whole = whole * scales
+            # What was decoded is nobody else's.
+            whole = whole.mul_(scales)
         return whole.to(buffer.dtype).reshape(buffer.shape)
 
 

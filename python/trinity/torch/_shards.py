@@ -67,8 +67,9 @@ class Shards:
         self.length, self.group, self.error_feedback = length, group, error_feedback
         self.ranks = dist.get_world_size(group)
         best = _wire.ON_DEVICE[codec]
-        self._out = Rooms(padded(length), bits, torch.float32, device, best=best)
-        self._back = Rooms(padded(length), bits, torch.float32, device, best=best)
+        # Backward goes on meanwhile.
+        self._out = Rooms(padded(length), bits, torch.float32, device, best=best, beside=self.ranks)
+        self._back = Rooms(padded(length), bits, torch.float32, device, best=best, beside=self.ranks)
         self._lost: torch.Tensor | None = None
         self._lost_of_sum: torch.Tensor | None = None
 
@@ -98,7 +99,8 @@ class Shards:
         wire = packed.to(_wire_of(packed.device, self.group))
         received = torch.empty_like(wire)
         dist.all_to_all_single(received.reshape(-1), wire.reshape(-1), group=self.group)
-        return self._out.unpack(received.to(packed.device))[:, : self.length].sum(0)
+        shards = self._out.unpack(received.to(packed.device))[:, : self.length]
+        return shards.sum(0) if self.ranks > 1 else shards[0]
 
     def gathered(self, total: torch.Tensor) -> torch.Tensor:
         """Every rank's shard, from everybody's own: the same bits on all of them."""

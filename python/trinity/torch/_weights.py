@@ -15,6 +15,8 @@ from torch import nn
 from .. import _coded, _core
 from .._coded import Encoded, Progress, StrPath
 from .._errors import InputError
+from .._progress import Bar
+from ._resident import Resident, resident
 from ._rooms import device_of, dtype_name
 
 #: Where a module keeps its coded parameters, and the buffer that follows `.half()` and `.to()`.
@@ -107,7 +109,7 @@ def _into_state(module: nn.Module, state: dict[str, Any], prefix: str, local: An
         state[prefix + name] = getattr(module, name)
 
 
-def _code(module: nn.Module, name: str, use: _OnUse) -> None:
+def _code(module: nn.Module, name: str, use: _OnUse | Resident) -> None:
     """Puts a coded parameter in the place of a plain one."""
     plain: Any = module._parameters.pop(name)
     if _CODED not in module.__dict__:
@@ -121,7 +123,7 @@ def _code(module: nn.Module, name: str, use: _OnUse) -> None:
 
 def _uncode(module: nn.Module, name: str, value: Any) -> None:
     """Puts a plain parameter in the place of a coded one."""
-    coded: dict[str, _OnUse] = module.__dict__[_CODED]
+    coded: dict[str, _OnUse | Resident] = module.__dict__[_CODED]
     del coded[name]
     kind: type = module.__dict__["_trinity_class"]
     module.__class__ = _coded_class(kind, tuple(coded)) if coded else kind
@@ -167,6 +169,7 @@ def compress_(
     codec_for: Mapping[str, str] | None = None,
     calibrate: StrPath | None = None,
     decode: Literal["load", "use"] = "load",
+    where: Literal["host", "device"] = "host",
     progress: Progress = False,
 ) -> dict[str, Any]:
     """Replaces a model's weights by coded ones, in place: those that ``trinity encode`` codes.
@@ -184,9 +187,21 @@ def compress_(
     ``trinity-lite`` lie coded in its memory and are decoded by its kernels, to the
     same bits. ``.half()`` and ``.to()`` work as before, and so does another call. Returns the summary of `trinity.save`; its ``skipped`` has
     what was not coded, and why.
+
+    With ``where="device"`` weights on a GPU are coded there, by ``line-fast`` or
+    ``trinity-lite``: no weight is copied to the host. Plans then see bands of rows
+    and not all values, so that the bytes are not those of a file; a calibration and
+    shared rates, which need the values, are for the host. The summary then has rates
+    and errors of what was coded, and no table of kinds.
     """
+    if where not in ("host", "device"):
+        raise InputError(f"where={where!r}: expected 'host' or 'device'")
+    if where == "device" and (calibrate is not None or allocate not in (None, "equal")):
+        raise InputError("a calibration and shared rates are of weights on the host: leave out where=, or calibrate= and allocate=")
     _restored(model)
     owners = _owners(model)
+    if where == "device":
+        return _compress_resident(owners, bits, codec, (exclude, bits_for, codec_for), decode, progress)
     state = {name: one for name, one in model.state_dict().items() if torch.is_tensor(one)}
     if not owners:
         raise InputError("the model has no parameters")
@@ -223,6 +238,31 @@ def compress_(
                 parameter.copy_(coded[name].decode().to(device=parameter.device))
             continue
         use = uses.setdefault(coded[name].bytes, _OnUse(coded[name]))
+        for module, attribute in holders:
+            if attribute in module._parameters:
+                _code(module, attribute, use)
+    return summary
+
+
+def _compress_resident(
+    owners: dict[str, list[tuple[nn.Module, str]]],
+    bits: float,
+    codec: str | None,
+    rules: Any,
+    decode: str,
+    progress: Progress,
+) -> dict[str, Any]:
+    """`compress_` on the weights' own device."""
+    asked = _coded._asked(codec or "line-fast", ("bits", float(bits)), all=False, rules=rules)
+    with Bar(progress) as bar:
+        made, summary = resident(owners, asked, bar.report)
+    for name, use in made.items():
+        holders = owners[name]
+        if decode == "load":
+            parameter: Any = holders[0][0]._parameters[holders[0][1]]
+            with torch.no_grad():
+                parameter.copy_(use.decode())
+            continue
         for module, attribute in holders:
             if attribute in module._parameters:
                 _code(module, attribute, use)
