@@ -37,6 +37,14 @@ pub fn widest<K: Kernel>(kernel: K) -> K::Output {
         #[allow(unsafe_code)]
         return unsafe { with_avx2(kernel) };
     }
+    narrow(kernel)
+}
+
+/// Runs a kernel as it is compiled for every processor: what wide copies are held against.
+///
+/// Never inlined: a kernel is large, and whoever calls this would have a copy of all of it.
+#[inline(never)]
+pub fn narrow<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
@@ -100,7 +108,7 @@ pub fn with_width<K: Kernel>(width: Width, kernel: K) -> K::Output {
         }
     }
     let _ = width;
-    kernel.run()
+    narrow(kernel)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -138,7 +138,9 @@ class Rooms:
 
     def adopt(self, plan: bytes) -> None:
         """Codes under a plan from now on."""
-        self.coder = Coder(plan, self.values, self.bits, self.dtype, self.device, self.beside)
+        # A search over states computes more than it waits: it takes all multiprocessors.
+        beside = None if self.best or self.trellis else self.beside
+        self.coder = Coder(plan, self.values, self.bits, self.dtype, self.device, beside)
         self.chosen += 1
         if self._gains is not None:
             self._gains.fill_(1.0)

@@ -265,31 +265,27 @@ impl Reader<'_> {
         contexts: &mut Contexts,
         levels: &mut [u32],
     ) -> Result<(), Error> {
-        // A copy stays in registers, where lanes are written out one by one.
+        // Copies stay in registers: lanes are written out one by one, and their machines are no array,
+        // whose bytes would be stored apart and read back together.
         let mut reader = self.clone();
+        let [mut a, mut b, mut c, mut d] = reader.states;
         let (classes, levels) = (classes.as_chunks::<LANES>(), levels.as_chunks_mut::<LANES>());
         for (&classes, levels) in classes.0.iter().zip(levels.0) {
-            let [a, b, c, d] = reader.states;
-            let at = [
-                context(classes[0], a),
-                context(classes[1], b),
-                context(classes[2], c),
-                context(classes[3], d),
-            ]
-            .map(usize::from);
+            let [at, bt, ct, dt] = classes;
+            let (at, bt, ct, dt) = (context(at, a), context(bt, b), context(ct, c), context(dt, d));
             let mut ahead = reader.symbols.ahead();
-            let mut next = |lane: usize, at: usize| {
-                let context = &mut contexts[at];
-                let symbol = reader.symbols.take::<F>(lane, &context.starts, &mut ahead);
-                context.count(symbol);
-                symbol as u32
-            };
-            let symbols = [next(0, at[0]), next(1 % L, at[1]), next(2 % L, at[2]), next(3 % L, at[3])];
+            let symbols = [
+                counted::<F>(&mut reader.symbols, 0, at, contexts, &mut ahead),
+                counted::<F>(&mut reader.symbols, 1 % L, bt, contexts, &mut ahead),
+                counted::<F>(&mut reader.symbols, 2 % L, ct, contexts, &mut ahead),
+                counted::<F>(&mut reader.symbols, 3 % L, dt, contexts, &mut ahead),
+            ];
             let [e, f, g, h] = reader.magnitudes::<RAW>(classes, symbols)?;
-            reader.states = [code.next(a, e), code.next(b, f), code.next(c, g), code.next(d, h)];
             let level = |magnitude: u32, state: u8| magnitude << 1 | u32::from(state & 1);
             *levels = [level(e, a), level(f, b), level(g, c), level(h, d)];
+            (a, b, c, d) = (code.next(a, e), code.next(b, f), code.next(c, g), code.next(d, h));
         }
+        reader.states = [a, b, c, d];
         for (i, (&class, level)) in classes.1.iter().zip(levels.1).enumerate() {
             let state = reader.states[i];
             let context = &mut contexts[usize::from(context(class, state))];
@@ -333,6 +329,21 @@ impl Reader<'_> {
     pub fn finish(&self) -> Result<(), Error> {
         self.raw.finish(self.symbols.finish()?)
     }
+}
+
+/// The next symbol of a lane, counted in its context.
+#[inline(always)]
+fn counted<F: Find>(
+    symbols: &mut Decoder<'_>,
+    lane: usize,
+    context: u8,
+    contexts: &mut Contexts,
+    ahead: &mut u64,
+) -> u32 {
+    let context = &mut contexts[usize::from(context)];
+    let symbol = symbols.take::<F>(lane, &context.starts, ahead);
+    context.count(symbol);
+    symbol as u32
 }
 
 /// Reads the signs of at most [`SIGNS`] levels and says where they stand.

@@ -148,7 +148,9 @@ fn pushed(state: u32, symbol: u32) -> (u32, bool) {
 /// Reads what a [`Recorder`] wrote.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
-    states: [u32; LANES],
+    /// Each of 32 bits, in words that no register holds four of with their products: lanes that a compiler
+    /// packs together wait for one another.
+    states: [u64; LANES],
     words: &'a [[u8; 2]],
     /// Words consumed; past the end it only counts, so that the inner loop
     /// needs no error path.
@@ -164,9 +166,9 @@ impl<'a> Decoder<'a> {
         let Some((front, words)) = bytes.split_at_checked(head) else {
             return Err(Error::Truncated { what: "entropy states" });
         };
-        let mut states = [LOW; LANES];
+        let mut states = [u64::from(LOW); LANES];
         for (state, word) in states.iter_mut().zip(front.as_chunks().0) {
-            *state = u32::from_le_bytes(*word);
+            *state = u64::from(u32::from_le_bytes(*word));
         }
         Ok(Self { states, words: words.as_chunks().0, position: 0, head })
     }
@@ -202,12 +204,13 @@ impl<'a> Decoder<'a> {
         let slot = state & ((1 << PROB_BITS) - 1);
         let symbol = F::find(starts, slot as u16);
         let (start, freq) = starts.range(symbol);
-        let state = u32::from(freq)
+        // No more than 32 bits again: the slot lies in the symbol's range.
+        let state = u64::from(freq)
             .wrapping_mul(state >> PROB_BITS)
             .wrapping_add(slot)
-            .wrapping_sub(u32::from(start));
-        let refill = state < LOW;
-        self.states[lane] = if refill { state << 16 | u32::from(*ahead as u16) } else { state };
+            .wrapping_sub(u64::from(start));
+        let refill = state < u64::from(LOW);
+        self.states[lane] = if refill { state << 16 | u64::from(*ahead as u16) } else { state };
         *ahead >>= if refill { 16 } else { 0 };
         self.position += usize::from(refill);
         symbol
@@ -226,7 +229,7 @@ impl<'a> Decoder<'a> {
     /// the encoder began.
     pub fn finish(&self) -> Result<usize, Error> {
         self.check()?;
-        if self.states == [LOW; LANES] {
+        if self.states == [u64::from(LOW); LANES] {
             Ok(self.head + 2 * self.position)
         } else {
             Err(Error::Damaged { what: "entropy states do not return to their start" })
