@@ -47,6 +47,15 @@ cargo xtask tune NAME[=VALUE,...] [FILE...]  what other values of a tuned consta
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(compiled) = compile::instead(&args) {
+        return compiled.map_or_else(
+            |message| {
+                eprintln!("error: {message}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["test", rest @ ..] => test::run(rest),

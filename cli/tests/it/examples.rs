@@ -11,7 +11,7 @@ use std::{env, fs};
 
 /// How long an example may run before it is stopped; by default long enough to refuse what is wrong with it.
 fn seconds() -> &'static str {
-    if all() { "10" } else { "0.5" }
+    if all() { "10" } else { "0.3" }
 }
 
 /// What cannot be run everywhere, and why.

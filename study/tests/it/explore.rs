@@ -319,7 +319,7 @@ fn neighbouring_budgets_give_neighbouring_answers() {
         gain(&found(&asked), "line")
     };
     // A tenth to either side of 50,000 mm².
-    let steps = if std::env::var_os("TRINITY_TEST_ALL").is_some() { 10 } else { 5 };
+    let steps = if std::env::var_os("TRINITY_TEST_ALL").is_some() { 10 } else { 3 };
     let budgets: Vec<f64> =
         (0..=steps).map(|step| 45_000.0 + 10_000.0 * f64::from(step) / f64::from(steps)).collect();
     let gains: Vec<f64> = budgets.iter().map(|budget| at(*budget)).collect();

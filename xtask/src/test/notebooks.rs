@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Notebooks of a minute and more, for `--all`.
-const SLOW: [&str; 4] = ["accuracy.ipynb", "compare.ipynb", "paper.ipynb", "python.ipynb"];
+const SLOW: [&str; 5] = ["accuracy.ipynb", "compare.ipynb", "die.ipynb", "paper.ipynb", "python.ipynb"];
 
 pub fn notebooks() -> StepOutcome {
     let python = match environment() {

@@ -197,10 +197,11 @@ fn stored_streams_decode_to_what_they_always_did() {
 #[test]
 fn a_stored_raw_stream_is_noticed_to_be_cut() {
     let whole = std::fs::read(golden("v2-matrix-raw-dct.tc")).unwrap();
-    for length in 0..whole.len() {
+    let (cuts, flips) = if std::env::var_os("TRINITY_TEST_ALL").is_some() { (1, 3) } else { (5, 23) };
+    for length in (0..whole.len()).step_by(cuts).chain(whole.len().saturating_sub(64)..whole.len()) {
         assert!(decode(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
     }
-    for bit in (0..8 * whole.len()).step_by(3) {
+    for bit in (0..8 * whole.len()).step_by(flips) {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let _ = decode(&flipped);

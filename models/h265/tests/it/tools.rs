@@ -83,7 +83,8 @@ fn every_tool_with_every_rate_keeps_every_decoder_in_step() {
 fn units_before_the_first_coded_one_are_deblocked_with_the_predicted_qp() {
     for (at, chroma) in [Chroma::C400, Chroma::C420, Chroma::C444].into_iter().enumerate() {
         let frames = vec![frame(Content::Islands, 328, 200, chroma, 8)];
-        for rate in [Rate::Mse(15.0), Rate::Mse(60.0), Rate::Bits(0.2), Rate::Bits(0.4)] {
+        let rates = [Rate::Mse(60.0), Rate::Bits(0.4), Rate::Mse(15.0), Rate::Bits(0.2)];
+        for &rate in &rates[..if is_whole_grid() { 4 } else { 2 }] {
             for (wavefront, sao) in [(false, false), (true, false), (false, true)] {
                 let preset = Preset::ALL[at];
                 let params =
