@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use trinity_lm::{
     Checkpoint, Hooks, LONGEST_WINDOW, Model, NoHooks, Reference, Score, Text, builtin,
-    cache::Changed,
     coding::{CodedPaths, Coding},
+    principal::Changed,
     score_against,
     weights::Calibrator,
 };

@@ -7,8 +7,6 @@
 
 use crate::cache_moments::{CacheMoments, of_kind};
 use crate::calibrate::damped;
-use crate::principal::CacheBases;
-use crate::{Hooks, TokenRows};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 
 /// A head's turn, and the way back.
@@ -61,7 +59,7 @@ impl CacheTurns {
     }
 
     /// Turns rows of a layer's K (`kind` "k") or V in place, or back.
-    fn apply(&self, layer: usize, kind: &str, direction: Direction, values: &mut [f32]) {
+    pub(crate) fn apply(&self, layer: usize, kind: &str, direction: Direction, values: &mut [f32]) {
         let turns = &self.layers[layer][of_kind(kind)];
         let dim = self.head_dim;
         let mut head = vec![0.0; values.len() / turns.len().max(1)];
@@ -90,55 +88,7 @@ impl CacheTurns {
 
 /// Which way a turn goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(crate) enum Direction {
     Forward,
     Back,
-}
-
-/// Hooks whose K and V are turned, and then put into a basis, before and back after.
-#[derive(Clone, Copy)]
-pub struct Changed<'h> {
-    pub hooks: &'h dyn Hooks,
-    pub turns: Option<&'h CacheTurns>,
-    pub bases: Option<&'h CacheBases>,
-}
-
-impl std::fmt::Debug for Changed<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changed").finish_non_exhaustive()
-    }
-}
-
-impl Hooks for Changed<'_> {
-    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
-        let TokenRows { rows, cols, values } = matrix;
-        if let Some(turns) = self.turns {
-            turns.apply(layer, kind, Direction::Forward, values);
-        }
-        let turned = TokenRows { rows, cols, values };
-        let bits = match self.bases {
-            Some(bases) => bases.code(layer, kind, turned, self.hooks)?,
-            None => self.hooks.kv(layer, kind, turned)?,
-        };
-        if let Some(turns) = self.turns {
-            turns.apply(layer, kind, Direction::Back, values);
-        }
-        Ok(bits)
-    }
-
-    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
-        self.hooks.activation(stage, matrix)
-    }
-
-    fn before_rotary(&self) -> bool {
-        self.hooks.before_rotary()
-    }
-
-    fn wants_kv(&self) -> bool {
-        self.hooks.wants_kv()
-    }
-
-    fn stages(&self) -> usize {
-        self.hooks.stages()
-    }
 }

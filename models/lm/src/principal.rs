@@ -3,7 +3,7 @@
 //! What KVTC (arXiv 2511.01815) codes caches in: keys before rotary positions, around their mean. The paper joins
 //! layers as well; here a layer is coded before the next one reads, so each has its own basis. Knows nothing of codecs.
 
-use crate::cache::CacheTurns;
+use crate::cache::{CacheTurns, Direction};
 use crate::cache_moments::{CacheMoments, Sums, of_kind};
 use crate::{Hooks, TokenRows};
 use nalgebra::{DMatrix, DVector};
@@ -56,10 +56,57 @@ impl CacheBases {
     }
 }
 
+/// Hooks whose K and V are turned, and then put into a basis, before and back after.
+#[derive(Clone, Copy)]
+pub struct Changed<'h> {
+    pub hooks: &'h dyn Hooks,
+    pub turns: Option<&'h CacheTurns>,
+    pub bases: Option<&'h CacheBases>,
+}
+
+impl std::fmt::Debug for Changed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changed").finish_non_exhaustive()
+    }
+}
+
+impl Hooks for Changed<'_> {
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
+        let TokenRows { rows, cols, values } = matrix;
+        if let Some(turns) = self.turns {
+            turns.apply(layer, kind, Direction::Forward, values);
+        }
+        let turned = TokenRows { rows, cols, values };
+        let bits = match self.bases {
+            Some(bases) => bases.code(layer, kind, turned, self.hooks)?,
+            None => self.hooks.kv(layer, kind, turned)?,
+        };
+        if let Some(turns) = self.turns {
+            turns.apply(layer, kind, Direction::Back, values);
+        }
+        Ok(bits)
+    }
+
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
+        self.hooks.activation(stage, matrix)
+    }
+
+    fn before_rotary(&self) -> bool {
+        self.hooks.before_rotary()
+    }
+
+    fn wants_kv(&self) -> bool {
+        self.hooks.wants_kv()
+    }
+
+    fn stages(&self) -> usize {
+        self.hooks.stages()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Changed;
     use crate::cache_moments::Keys;
     use crate::coding::CodedPaths;
     use crate::{Model, NoHooks, Text, builtin, score};

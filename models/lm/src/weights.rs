@@ -3,7 +3,7 @@
 
 use crate::accumulator::Accumulator;
 pub use crate::accumulator::CodedWeights;
-use crate::cache::{CacheTurns, Changed};
+use crate::cache::CacheTurns;
 use crate::cache_choice::ChosenWays;
 use crate::cache_moments::{CacheMoments, Keys};
 use crate::calibrate::{Moments, damped};
@@ -12,7 +12,7 @@ use crate::coding::Coding;
 use crate::keeper::{Fate, Keeper};
 use crate::model::{Part, Workspace};
 use crate::nearby::Nearby;
-use crate::principal::CacheBases;
+use crate::principal::{CacheBases, Changed};
 use crate::probe::{disturb, disturb_table};
 use crate::progressive::Task;
 use crate::{Error, Hooks, Model, NoHooks, Reference, Text, Weight, progressive, score_against};

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use trinity_lm::cache::{CacheTurns, Changed};
+use trinity_lm::cache::CacheTurns;
 use trinity_lm::cache_moments::{CacheMoments, Keys};
 use trinity_lm::calibrate::{InputMoments, Moments};
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_lm::keeper::{Fate, Keeper};
-use trinity_lm::principal::CacheBases;
+use trinity_lm::principal::{CacheBases, Changed};
 use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Model, NoHooks, Reference, Text, TokenRows, Weight, builtin, score,
