@@ -130,7 +130,8 @@ impl Collector<'_> {
         let behind = output * values;
         let lengths: Vec<f32> =
             behind.column_iter().zip(values.column_iter()).map(|(a, b)| a.dot(&b)).collect();
-        let common = behind.tr_mul(&mixed);
+        // As a product of matrices: nalgebra's `tr_mul` is many times slower.
+        let common = behind.transpose() * mixed;
         let own = output * mixed;
         let (mut rows, mut squares) = (Vec::new(), 0.0);
         for (i, query) in seen.queries.chunks_exact(dim).enumerate() {
