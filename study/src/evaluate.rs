@@ -25,9 +25,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use trinity_lm::{
     Checkpoint, Hooks, LONGEST_WINDOW, Model, NoHooks, Reference, Score, Text, builtin,
-    cache::Turned,
     coding::{CodedPaths, Coding},
-    principal::InBasis,
+    principal::Changed,
     score_against,
     weights::Calibrator,
 };
@@ -288,7 +287,7 @@ impl Evaluation {
         Ok(EvaluationRow { key: self.key(&format!("{asked} {:?}{sink}", (stages, block)))?, ..row })
     }
 
-    /// Hooks around a cache's codec: turned by what a calibration says, or in a basis that it learned. Codecs that
+    /// Hooks around a cache's codec: turned by what a calibration says, in a basis that it learned, or neither, as pays. Codecs that
     /// take neither stand as published, calibrated or not.
     fn cache<'h>(
         &'h self,
@@ -306,14 +305,10 @@ impl Evaluation {
             }
             Some(calibrator) if coding.needs_cache_basis() => {
                 let bases = calibrator.cache_bases(&self.model, sink)?;
-                Some(Box::new(InBasis { hooks, turns: None, bases }))
-            }
-            Some(calibrator) if coding.takes_moments() && coding.before_rotary() => {
-                let (turns, bases) = calibrator.early_cache(&self.model, sink)?;
-                Some(Box::new(InBasis { hooks, turns: Some(turns), bases }))
+                Some(Box::new(Changed { hooks, turns: None, bases: Some(bases) }))
             }
             Some(calibrator) if coding.takes_moments() => {
-                Some(Box::new(Turned { hooks, turns: calibrator.cache_turns(&self.model)? }))
+                Some(Box::new(calibrator.cache(&self.model, hooks, sink)?))
             }
             _ => None,
         })

@@ -3,6 +3,7 @@
 //! Queries go in blocks, each against the keys up to its own end: half the
 //! products of a full square, and scores that stay in cache.
 
+use crate::hooks::Attended;
 use nalgebra::{DMatrixView, DMatrixViewMut};
 
 /// Queries of a block.
@@ -31,26 +32,24 @@ pub struct Scratch {
     q: Vec<f32>,
     v: Vec<f32>,
     out: Vec<f32>,
-    /// Of each head, the sum of squared weights, where somebody asks.
-    pub squares: Option<Vec<f64>>,
 }
 
 impl Scratch {
     pub fn new(tokens: usize, head_dim: usize) -> Self {
         let head = || vec![0.0; tokens * head_dim];
-        Self {
-            scores: vec![0.0; tokens * BLOCK],
-            k: head(),
-            q: head(),
-            v: head(),
-            out: head(),
-            squares: None,
-        }
+        Self { scores: vec![0.0; tokens * BLOCK], k: head(), q: head(), v: head(), out: head() }
     }
 }
 
-/// `out = softmax(q · kᵀ · scale, causal) · v`; all row by row, a row a token.
-pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+/// `out = softmax(q · kᵀ · scale, causal) · v`; all row by row, a row a token. Who wants to `see` what attention does
+/// is shown every block of queries.
+pub fn attend(
+    shape: Shape,
+    [q, k, v]: [&[f32]; 3],
+    out: &mut [f32],
+    scratch: &mut Scratch,
+    see: Option<&dyn Fn(Attended<'_>)>,
+) {
     let dim = shape.head_dim;
     let (q_size, kv_size) = (shape.heads * dim, shape.kv_heads * dim);
     let tokens = q.len() / q_size;
@@ -77,14 +76,15 @@ pub fn attend(shape: Shape, q: &[f32], k: &[f32], v: &[f32], out: &mut [f32], sc
             for (i, column) in scores.chunks_exact_mut(keys).enumerate() {
                 softmax(column, start + i + 1, shape.window);
             }
-            if let Some(squares) = &mut scratch.squares {
-                squares.resize(shape.heads, 0.0);
-                squares[head] += scores.iter().map(|&a| f64::from(a * a)).sum::<f64>();
-            }
             let v_block = DMatrixView::from_slice(&scratch.v[..keys * dim], dim, keys);
             let weights = DMatrixView::from_slice(scores, keys, count);
-            DMatrixViewMut::from_slice(&mut scratch.out[block], dim, count)
+            DMatrixViewMut::from_slice(&mut scratch.out[block.clone()], dim, count)
                 .gemm(1.0, &v_block, &weights, 0.0);
+            if let Some(see) = see {
+                let (queries, mixed) = (&scratch.q[block.clone()], &scratch.out[block]);
+                let (values, weights) = (&scratch.v[..keys * dim], &scratch.scores[..keys * count]);
+                see(Attended { head, start, queries, values, weights, mixed });
+            }
         }
         for (row, mixed) in out.chunks_exact_mut(q_size).zip(scratch.out.chunks_exact(dim)) {
             row[head * dim..][..dim].copy_from_slice(mixed);
@@ -165,7 +165,7 @@ mod tests {
             let k = wave(tokens * kv_heads * head_dim, 1.3);
             let v = wave(tokens * kv_heads * head_dim, 0.31);
             let mut out = vec![0.0; q.len()];
-            attend(shape, &q, &k, &v, &mut out, &mut Scratch::new(tokens, head_dim));
+            attend(shape, [&q, &k, &v], &mut out, &mut Scratch::new(tokens, head_dim), None);
             for (a, b) in out.iter().zip(plain(shape, &q, &k, &v)) {
                 assert!((a - b).abs() < 1e-5, "{tokens} tokens: {a} against {b}");
             }

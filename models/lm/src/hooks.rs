@@ -9,6 +9,22 @@ pub struct TokenRows<'m> {
     pub values: &'m mut [f32],
 }
 
+/// What attention of one head did for a block of queries.
+#[derive(Debug, Clone, Copy)]
+pub struct Attended<'a> {
+    pub head: usize,
+    /// Position of the first query.
+    pub start: usize,
+    /// Queries after rotary positions, one behind the other.
+    pub queries: &'a [f32],
+    /// Values of all tokens up to the last query.
+    pub values: &'a [f32],
+    /// For each query the weight of every such token.
+    pub weights: &'a [f32],
+    /// What each query was given.
+    pub mixed: &'a [f32],
+}
+
 /// What replaces tensors on their way. Called from several threads at once;
 /// an answer is the bits the replaced tensor would take in store or on a wire.
 pub trait Hooks: Sync {
@@ -22,10 +38,8 @@ pub trait Hooks: Sync {
         Ok(0)
     }
 
-    /// What attention of `layer` did in one window: its queries after rotary
-    /// positions, a row a token, and for each head the sum over queries of their
-    /// squared weights. For calibration, which looks and changes nothing.
-    fn attention(&self, _layer: usize, _queries: &[f32], _squares: &[f64]) {}
+    /// What attention of `layer` did. For calibration, which looks and changes nothing.
+    fn attention(&self, _layer: usize, _seen: Attended<'_>) {}
 
     /// Whether `attention` does anything.
     fn wants_attention(&self) -> bool {

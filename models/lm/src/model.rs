@@ -6,7 +6,7 @@ use crate::layer::{self, Layer};
 use crate::linear::Linear;
 use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place};
 use crate::rotary::Rotary;
-use crate::{Checkpoint, Config, Error, Hooks, TokenRows};
+use crate::{Attended, Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
 use std::sync::Arc;
 
@@ -330,11 +330,9 @@ impl Model {
             scale: config.attention_scale,
             window,
         };
-        work.scratch.squares = hooks.wants_attention().then(Vec::new);
-        attention::attend(shape, &work.q, &work.k, &work.v, &mut work.mixed, &mut work.scratch);
-        if let Some(squares) = work.scratch.squares.take() {
-            hooks.attention(n, &work.q, &squares);
-        }
+        let see = |seen: Attended<'_>| hooks.attention(n, seen);
+        let see = hooks.wants_attention().then_some(&see as &dyn Fn(Attended<'_>));
+        attention::attend(shape, [&work.q, &work.k, &work.v], &mut work.mixed, &mut work.scratch, see);
         Ok(())
     }
 
@@ -404,13 +402,25 @@ impl Model {
         residual: &[f32],
         work: &mut Workspace,
     ) -> Result<Vec<f32>, Error> {
+        self.reads_through(n, part, residual, work, &crate::NoHooks)
+    }
+
+    /// As [`Model::reads`], with hooks on the way.
+    pub(crate) fn reads_through(
+        &self,
+        n: usize,
+        part: Part,
+        residual: &[f32],
+        work: &mut Workspace,
+        hooks: &dyn Hooks,
+    ) -> Result<Vec<f32>, Error> {
         work.resize(self, residual.len() / self.config.hidden_size);
         work.residual.copy_from_slice(residual);
         self.normalize(n, part, work);
         Ok(match part {
             Part::Attention | Part::Feed => work.normed.clone(),
             Part::AttentionOut => {
-                self.mix(n, work, &crate::NoHooks, &mut HookBits::default())?;
+                self.mix(n, work, hooks, &mut HookBits::default())?;
                 work.mixed.clone()
             }
             Part::FeedOut => {

@@ -103,21 +103,28 @@ impl Nearby {
 }
 
 impl Half {
-    /// How far a model whose weights differ in this half moves the residual stream: squares over those of
-    /// what each token has, which is what the next norm makes of them.
+    /// How far a model whose weights differ in this half moves the residual stream.
     pub fn moved(&self, changed: &Model, work: &mut Workspace) -> Result<f64, Error> {
         let mut sum = 0.0;
         for (entry, exit) in &self.windows {
             let mut now = entry.clone();
             pass(changed, self.layer, self.out, &mut now, work)?;
-            for (now, was) in now.chunks_exact(self.hidden_size).zip(exit.chunks_exact(self.hidden_size)) {
-                let moved: f32 = now.iter().zip(was).map(|(a, b)| (a - b).powi(2)).sum();
-                let size: f32 = was.iter().map(|x| x * x).sum();
-                sum += f64::from(moved) / f64::from(size).max(f64::MIN_POSITIVE);
-            }
+            sum += moved(&now, exit, self.hidden_size);
         }
         Ok(sum)
     }
+}
+
+/// How far a residual stream is from what it was: squares over those of what each token has, which is what the next
+/// norm makes of them.
+pub(crate) fn moved(now: &[f32], was: &[f32], hidden_size: usize) -> f64 {
+    let tokens = now.chunks_exact(hidden_size).zip(was.chunks_exact(hidden_size));
+    let of = |(now, was): (&[f32], &[f32])| {
+        let moved: f32 = now.iter().zip(was).map(|(a, b)| (a - b).powi(2)).sum();
+        let size: f32 = was.iter().map(|x| x * x).sum();
+        f64::from(moved) / f64::from(size).max(f64::MIN_POSITIVE)
+    };
+    tokens.map(of).sum()
 }
 
 /// Lets a residual stream past the half of a layer that the output of `out` ends.

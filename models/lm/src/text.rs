@@ -3,6 +3,7 @@
 use crate::model::LONGEST_WINDOW;
 use crate::tokenizer::{Tokens, tokenize};
 use crate::{Checkpoint, Error};
+use std::ops::Range;
 
 /// Tokens the model sees at once, and the bytes they stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,18 @@ pub struct Text {
     pub windows: Vec<Window>,
 }
 
+impl Window {
+    /// Some tokens of it, one or more.
+    fn part(&self, range: Range<usize>) -> Self {
+        let token_bytes = self.token_bytes[range.start..range.end - 1].to_vec();
+        Self {
+            tokens: self.tokens[range].to_vec(),
+            predicted_bytes: token_bytes.iter().map(|&bytes| bytes as usize).sum(),
+            token_bytes,
+        }
+    }
+}
+
 impl Text {
     /// Windows of `length` tokens; a rest of fewer than two predicts nothing and is left out.
     pub fn new(bytes: &[u8], checkpoint: &Checkpoint, length: usize) -> Result<Self, Error> {
@@ -35,16 +48,26 @@ impl Text {
     /// The first `tokens` tokens of `windows` windows, spread over the text.
     pub(crate) fn beginnings(&self, windows: usize, tokens: usize) -> Self {
         let step = self.windows.len().div_ceil(windows.max(1)).max(1);
-        let beginning = |window: &Window| {
-            let tokens = window.tokens.len().min(tokens.max(2));
-            let token_bytes = window.token_bytes[..tokens - 1].to_vec();
-            Window {
-                tokens: window.tokens[..tokens].to_vec(),
-                predicted_bytes: token_bytes.iter().map(|&bytes| bytes as usize).sum(),
-                token_bytes,
-            }
-        };
+        let beginning = |window: &Window| window.part(0..window.tokens.len().min(tokens.max(2)));
         Self { windows: self.windows.iter().step_by(step).map(beginning).collect() }
+    }
+
+    /// A text to learn from, and some of its last windows, up to `tokens` tokens of each, to try on what was learned; of
+    /// a single window one half each.
+    pub(crate) fn held_out(&self, windows: usize, tokens: usize) -> (Self, Self) {
+        let Some((last, rest)) = self.windows.split_last() else { return (self.clone(), self.clone()) };
+        let part = |windows: &[Window]| Self { windows: windows.to_vec() };
+        if rest.is_empty() {
+            let half = last.tokens.len() / 2;
+            return (
+                part(&[last.part(0..half)]),
+                part(&[last.part(half..last.tokens.len().min(half + tokens))]),
+            );
+        }
+        let held_out = windows.min(self.windows.len() / 2).max(1);
+        let (learned, tried) = self.windows.split_at(self.windows.len() - held_out);
+        let beginning = |window: &Window| window.part(0..window.tokens.len().min(tokens));
+        (part(learned), Self { windows: tried.iter().map(beginning).collect() })
     }
 
     fn cut(tokens: &Tokens, length: usize, vocabulary: usize) -> Result<Self, Error> {
@@ -94,6 +117,27 @@ mod tests {
         let text = Text::cut(&tokens(Some(99)), 4, 256).unwrap();
         assert_eq!(text.windows.iter().map(|w| w.tokens.clone()).collect::<Vec<_>>()[1], [99, 3, 4, 5]);
         assert_eq!((text.windows.len(), text.windows[0].predicted_bytes), (3, 3));
+    }
+
+    #[test]
+    fn what_is_held_out_is_of_the_end_and_not_learned() {
+        let text = |tokens: u32| {
+            let tokens = Tokens { tokens: (0..tokens).map(|i| (i, 1)).collect(), begin: None };
+            Text::cut(&tokens, 8, 256).unwrap()
+        };
+        let tokens =
+            |text: &Text| text.windows.iter().map(|w| (w.tokens[0], w.tokens.len())).collect::<Vec<_>>();
+        let (learned, tried) = text(40).held_out(2, 4);
+        assert_eq!(
+            (tokens(&learned), tokens(&tried)),
+            (vec![(0, 8), (8, 8), (16, 8)], vec![(24, 4), (32, 4)])
+        );
+        let (learned, tried) = text(16).held_out(2, 99);
+        assert_eq!((tokens(&learned), tokens(&tried)), (vec![(0, 8)], vec![(8, 8)]));
+        // One window gives a half for each.
+        let (learned, tried) = text(7).held_out(2, 99);
+        assert_eq!((tokens(&learned), tokens(&tried)), (vec![(0, 3)], vec![(3, 4)]));
+        assert_eq!(tried.windows[0].predicted_bytes, 3);
     }
 
     #[cfg(feature = "tokenizers")]

@@ -3,17 +3,19 @@
 
 use crate::accumulator::Accumulator;
 pub use crate::accumulator::CodedWeights;
-use crate::cache::{CacheTurns, Keys};
+use crate::cache::CacheTurns;
+use crate::cache_choice::ChosenWays;
+use crate::cache_moments::{CacheMoments, Keys};
 use crate::calibrate::{Moments, damped};
 use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::{Fate, Keeper};
 use crate::model::{Part, Workspace};
 use crate::nearby::Nearby;
-use crate::principal::CacheBases;
+use crate::principal::{CacheBases, Changed};
 use crate::probe::{disturb, disturb_table};
 use crate::progressive::Task;
-use crate::{Error, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
+use crate::{Error, Hooks, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -42,12 +44,19 @@ pub struct Calibrator {
     probing: OnceLock<Moments>,
     /// What each weight costs alone, once somebody asked.
     divergences: OnceLock<Vec<f64>>,
-    turns: OnceLock<CacheTurns>,
-    /// For keys before rotary positions.
-    early_turns: OnceLock<CacheTurns>,
+    /// What changes of K and V may pay, for keys after rotary positions and before.
+    caches: [OnceLock<CacheChanges>; 2],
+    /// For quantizers that stand as published, of all of the text.
     bases: OnceLock<CacheBases>,
+}
+
+/// Changes of K and V that may pay.
+#[derive(Debug)]
+struct CacheChanges {
+    turns: CacheTurns,
+    bases: CacheBases,
     /// Of K and V that are turned already.
-    turned_bases: OnceLock<CacheBases>,
+    turned_bases: CacheBases,
 }
 
 /// Tokens at the start of windows, and windows, that divergences are taken of:
@@ -56,6 +65,10 @@ const PROBE_TOKENS: usize = 256;
 const PROBE_WINDOWS: usize = 2;
 /// Windows over which it is seen what weights read that are probed: what each costs is then measured, not foretold.
 const SEEN_WINDOWS: usize = 8;
+/// Windows at the end of a text, and tokens of each, on which it is tried what changes of a cache pay: two blocks
+/// that are coded together in each.
+const TRIED_WINDOWS: usize = 2;
+const TRIED_TOKENS: usize = 512;
 /// Bits per value from which on divergences are trusted as they are when bits are moved. The
 /// coarser a code, the more of what a weight alone costs do layers after it make good, and
 /// the less do costs add up: trust falls with the bits.
@@ -69,10 +82,8 @@ impl Calibrator {
             moments: OnceLock::new(),
             probing: OnceLock::new(),
             divergences: OnceLock::new(),
-            turns: OnceLock::new(),
-            early_turns: OnceLock::new(),
+            caches: Default::default(),
             bases: OnceLock::new(),
-            turned_bases: OnceLock::new(),
         }
     }
 
@@ -81,23 +92,36 @@ impl Calibrator {
         once(&self.moments, || Moments::measure(model, &self.text))
     }
 
-    /// Turns of K and V in which errors count alike.
-    pub fn cache_turns(&self, model: &Model) -> Result<&CacheTurns, Error> {
-        once(&self.turns, || CacheTurns::measure(model, &self.text, Keys::AfterRotary))
-    }
-
     /// Principal components of K and V across heads.
     pub fn cache_bases(&self, model: &Model, sink: usize) -> Result<&CacheBases, Error> {
-        once(&self.bases, || CacheBases::measure(model, &self.text, sink, None))
+        once(&self.bases, || {
+            let moments = CacheMoments::measure(model, &self.text, Keys::BeforeRotary, sink)?;
+            Ok(CacheBases::new(&moments, None))
+        })
     }
 
-    /// Turns in which errors count alike, of keys before rotary positions and of values, and principal components
-    /// across heads of what is turned.
-    pub fn early_cache(&self, model: &Model, sink: usize) -> Result<(&CacheTurns, &CacheBases), Error> {
-        let seen = self.text.beginnings(SEEN_WINDOWS, usize::MAX);
-        let turns = once(&self.early_turns, || CacheTurns::measure(model, &seen, Keys::BeforeRotary))?;
-        let bases = once(&self.turned_bases, || CacheBases::measure(model, &self.text, sink, Some(turns)))?;
-        Ok((turns, bases))
+    /// Hooks that turn K and V before `hooks`, or put them into a basis across heads, or both, where that leaves
+    /// attention nearer to what it was; `sink` tokens at the beginning stay as they are.
+    pub fn cache<'h>(
+        &'h self,
+        model: &Model,
+        hooks: &'h dyn Hooks,
+        sink: usize,
+    ) -> Result<ChosenWays<Changed<'h>>, Error> {
+        let (learned, tried) = self.text.held_out(TRIED_WINDOWS, TRIED_TOKENS);
+        let keys = if hooks.before_rotary() { Keys::BeforeRotary } else { Keys::AfterRotary };
+        let CacheChanges { turns, bases, turned_bases } =
+            once(&self.caches[usize::from(hooks.before_rotary())], || {
+                let moments = CacheMoments::measure(model, &learned, keys, sink)?;
+                let turns = CacheTurns::new(&moments);
+                let (bases, turned_bases) =
+                    (CacheBases::new(&moments, None), CacheBases::new(&moments, Some(&turns)));
+                Ok(CacheChanges { turns, bases, turned_bases })
+            })?;
+        let ways =
+            [(None, None), (Some(turns), None), (None, Some(bases)), (Some(turns), Some(turned_bases))];
+        let ways = ways.map(|(turns, bases)| Changed { hooks, turns, bases });
+        ChosenWays::measure(model, &tried, ways.into())
     }
 
     /// The KL divergence from the model as it is that each weight ([`of_half`]), and then each

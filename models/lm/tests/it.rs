@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use trinity_lm::cache::{CacheTurns, Keys, Turned};
+use trinity_lm::cache::CacheTurns;
+use trinity_lm::cache_moments::{CacheMoments, Keys};
 use trinity_lm::calibrate::{InputMoments, Moments};
 use trinity_lm::coding::{CodedPaths, Coding};
 use trinity_lm::keeper::{Fate, Keeper};
+use trinity_lm::principal::{CacheBases, Changed};
 use trinity_lm::weights::{Calibrator, code_weights, code_weights_calibrated};
 use trinity_lm::{
     Checkpoint, Error, Hooks, Model, NoHooks, Reference, Text, TokenRows, Weight, builtin, score,
@@ -429,27 +431,45 @@ fn a_short_text_calibrates_no_worse_than_none() {
 }
 
 #[test]
-fn a_cache_turned_for_its_queries_costs_less_at_the_same_rate() {
-    let (model, calibration, held_out, reference) = calibration_case(if thorough() { 12288 } else { 2048 });
-    let turns = CacheTurns::measure(&model, &calibration, Keys::AfterRotary).unwrap();
-    let paths = CodedPaths {
-        kv: Some("trinity@2".parse().unwrap()),
-        activations: None,
-        stages: 1,
-        block: 256,
-        sink: 0,
-    };
-    let lost = |hooks: &dyn Hooks| {
-        let scored = score_against(&reference, &model, &held_out, hooks, &|| ()).unwrap();
-        assert!(scored.kv_bits_per_value.unwrap() <= 2.0);
-        scored.fidelity.unwrap().kl_nats
-    };
-    let (plain, turned) = (lost(&paths), lost(&Turned { hooks: &paths, turns: &turns }));
-    assert!(turned < plain, "KL {turned} against {plain}");
-    // Turned and back is where it was.
-    let idle = Count { kv: AtomicU64::new(0), activation: AtomicU64::new(0), erase: false };
-    let scored =
-        score_against(&reference, &model, &held_out, &Turned { hooks: &idle, turns: &turns }, &|| ());
-    let kl = scored.unwrap().fidelity.unwrap().kl_nats;
-    assert!(kl < 1e-4, "{kl}");
+fn a_cache_changed_as_a_calibration_says_costs_less_at_the_same_rate() {
+    let checkpoint = builtin::tiny().unwrap();
+    let model = Model::load(&checkpoint).unwrap();
+    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 256).unwrap();
+    let (learned, scored) = if thorough() { (12_288, 2048) } else { (1280, 256) };
+    let (calibrator, held_out) = (Calibrator::new(part(0..learned)), part(32_768..32_768 + scored));
+    let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
+    let all: Vec<String> = ["trinity", "pre-rope/trinity"]
+        .iter()
+        .flat_map(|codec| [1.0, 1.5, 2.0].map(|rate| format!("{codec}@{rate}")))
+        .collect();
+    let asked = if thorough() { all } else { vec!["pre-rope/trinity@1.5".to_owned()] };
+    for coding in asked {
+        let kv: Coding = coding.parse().unwrap();
+        let most = kv.bits() + 16.0 * 4.0 / 256.0;
+        let paths = CodedPaths { kv: Some(kv), activations: None, stages: 1, block: 256, sink: 4 };
+        let lost = |hooks: &dyn Hooks| {
+            let scored = score_against(&reference, &model, &held_out, hooks, &|| ()).unwrap();
+            assert!(scored.kv_bits_per_value.unwrap() <= most);
+            scored.fidelity.unwrap().kl_nats
+        };
+        let changed = calibrator.cache(&model, &paths, paths.sink).unwrap();
+        let (plain, calibrated) = (lost(&paths), lost(&changed));
+        eprintln!("{coding}: KL {calibrated:.4} calibrated, {plain:.4} without, {:?}", changed.chosen());
+        assert!(calibrated < plain, "{coding}: KL {calibrated} against {plain}");
+    }
+}
+
+#[test]
+fn a_cache_that_was_changed_and_back_is_where_it_was() {
+    let (model, calibration, held_out, reference) = calibration_case(1024);
+    for frame in [Keys::AfterRotary, Keys::BeforeRotary] {
+        let moments = CacheMoments::measure(&model, &calibration, frame, 4).unwrap();
+        let turns = CacheTurns::new(&moments);
+        let bases = CacheBases::new(&moments, Some(&turns));
+        let idle = Count { kv: AtomicU64::new(0), activation: AtomicU64::new(0), erase: false };
+        let changed = Changed { hooks: &idle, turns: Some(&turns), bases: Some(&bases) };
+        let scored = score_against(&reference, &model, &held_out, &changed, &|| ());
+        let kl = scored.unwrap().fidelity.unwrap().kl_nats;
+        assert!(idle.kv.into_inner() > 0 && kl < 1e-4, "{frame:?}: {kl}");
+    }
 }
