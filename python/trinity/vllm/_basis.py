@@ -92,20 +92,34 @@ class Basis:
         self.identity = digest.hexdigest()
         self._axes = [[one.half().float() for one in own] for own in axes]
         self._means = [[one.half().float()[:, None] for one in own] for own in means]
+        #: The same on other devices, as they were asked for, in half precision: half of the memory there.
+        self._there: dict[torch.device, tuple[list[list[torch.Tensor]], list[list[torch.Tensor]]]] = {}
+
+    def _on(self, device: torch.device, which: int, at: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Axes and means of a kind and span where values are."""
+        if device.type == "cpu":
+            return self._axes[which][at], self._means[which][at]
+        if device not in self._there:
+            axes, means = ([[one.half().to(device) for one in own] for own in all_of] for all_of in (self._axes, self._means))
+            self._there[device] = axes, means
+        axes, means = self._there[device]
+        return axes[which][at].float(), means[which][at].float()
 
     def forward(self, block: torch.Tensor) -> list[torch.Tensor]:
         """Coefficients of ``(layers, keys and values, tokens, heads, channels)``: a matrix of tokens for each span's keys, then values."""
         found = []
         for which, at, rows in self.parts.rows(block):
-            turned = (rows @ self._axes[which][at].transpose(-1, -2)).sub_(self._means[which][at])
+            axes, means = self._on(rows.device, which, at)
+            turned = (rows @ axes.transpose(-1, -2)).sub_(means)
             found.append(turned.transpose(0, 1).reshape(block.shape[2], -1))
         return found
 
     def back(self, matrix: torch.Tensor, which: int, at: int) -> torch.Tensor:
         """The rows again, of one of the matrices that `forward` gives: channels of a span's layers side by side."""
         tokens, groups = matrix.shape[0], self.parts.groups
-        rows = matrix.view(tokens, groups, -1).transpose(0, 1) + self._means[which][at]
-        return (rows @ self._axes[which][at]).transpose(0, 1).reshape(tokens, -1)
+        axes, means = self._on(matrix.device, which, at)
+        rows = matrix.view(tokens, groups, -1).transpose(0, 1) + means
+        return (rows @ axes).transpose(0, 1).reshape(tokens, -1)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the file; one that is there stays unless ``force``."""

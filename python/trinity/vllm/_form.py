@@ -105,7 +105,7 @@ class Form:
         if self.rope is not None and self._before(index):
             coded[:, 0] = self.rope.undo(coded[:, 0], index * self.tokens + first)
         scales = coded.square().mean(dim=(2, 3, 4)).sqrt()
-        scales[scales == 0] = 1
+        scales.masked_fill_(scales == 0, 1)
         coded /= scales[:, :, None, None, None]
         return coded, scales
 
@@ -115,7 +115,7 @@ class Form:
         parts = [found[name] for name in self.expected(index)]
         if self.sink is None:
             return torch.stack([one.view(self.layers, self.tokens, self.heads, self.width) for one in parts], 1)
-        block = torch.empty(self.layers, 2, self.tokens, self.heads, self.width, dtype=self.dtype)
+        block = torch.empty(self.layers, 2, self.tokens, self.heads, self.width, dtype=self.dtype, device=parts[0].device)
         if first:
             sink = parts.pop(0).view(2, first, self.layers, self.heads, self.width)
             block[:, :, :first] = sink.permute(2, 0, 1, 3, 4)

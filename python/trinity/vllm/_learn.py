@@ -18,8 +18,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from .. import _coded
 from .._errors import InputError
 from ._basis import Basis, Sums
-from ._connector import Moved, TrinityConnector
+from ._connector import TrinityConnector
 from ._identity import model_of
+from ._worker import Moved
 
 #: Tokens of a text that are read: some ten thousand for a few hundred channels.
 TOKENS = 16_384
@@ -36,18 +37,22 @@ class TrinityLearner(TrinityConnector):
         super().__init__(vllm_config, role, kv_cache_config)
         self.model = model_of(vllm_config)
         self.sums: Sums | None = None
+        self.taken = self._learn
         if role == KVConnectorRole.WORKER:
             _LEARNERS.append(self)
 
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         super().register_kv_caches(kv_caches)
-        if len(self._groups) != 1:
-            raise InputError(f"a basis is for models whose layers have caches of one kind, and this one has {len(self._groups)}")
+        assert self._worker is not None
+        if len(self._worker.groups) != 1:
+            raise InputError(f"a basis is for models whose layers have caches of one kind, and this one has {len(self._worker.groups)}")
 
-    def _keep(self, moved: Moved, held: list[torch.Tensor]) -> None:
-        coded, _ = self._groups[0].form.scaled(held[0], moved.index)
+    def _learn(self, moved: Moved, held: list[torch.Tensor]) -> None:
+        assert self._worker is not None
+        form = self._worker.groups[0].form
+        coded, _ = form.scaled(held[0], moved.index)
         if bool(coded.isfinite().all()):
-            self.sums = self.sums or Sums(self._groups[0].form.shape)
+            self.sums = self.sums or Sums(form.shape)
             self.sums.add(coded)
 
 
