@@ -71,8 +71,11 @@ class Parts:
         """Of ``(layers, keys and values, tokens, heads, channels)``, for each kind and span: ``(groups, tokens, channels)``."""
         for which in (0, 1):
             for at, (start, end) in enumerate(self.spans):
-                rows = block[start:end, which].transpose(0, 1).reshape(block.shape[2], self.groups, -1)
-                yield which, at, rows.transpose(0, 1)
+                yield which, at, self.of_span(block[start:end, which])
+
+    def of_span(self, layers: torch.Tensor) -> torch.Tensor:
+        """Of a span's ``(layers, tokens, heads, channels)``: ``(groups, tokens, channels)``."""
+        return layers.transpose(0, 1).reshape(layers.shape[1], self.groups, -1).transpose(0, 1)
 
 
 class Basis:
@@ -107,12 +110,13 @@ class Basis:
 
     def forward(self, block: torch.Tensor) -> list[torch.Tensor]:
         """Coefficients of ``(layers, keys and values, tokens, heads, channels)``: a matrix of tokens for each span's keys, then values."""
-        found = []
-        for which, at, rows in self.parts.rows(block):
-            axes, means = self._on(rows.device, which, at)
-            turned = (rows @ axes.transpose(-1, -2)).sub_(means)
-            found.append(turned.transpose(0, 1).reshape(block.shape[2], -1))
-        return found
+        return [self.forward_part(block[start:end, which], which, at) for which in (0, 1) for at, (start, end) in enumerate(self.parts.spans)]
+
+    def forward_part(self, layers: torch.Tensor, which: int, at: int) -> torch.Tensor:
+        """Coefficients of one span's ``(layers, tokens, heads, channels)``, keys (0) or values (1): a row a token."""
+        axes, means = self._on(layers.device, which, at)
+        turned = (self.parts.of_span(layers) @ axes.transpose(-1, -2)).sub_(means)
+        return turned.transpose(0, 1).reshape(layers.shape[1], -1)
 
     def back(self, matrix: torch.Tensor, which: int, at: int) -> torch.Tensor:
         """The rows again, of one of the matrices that `forward` gives: channels of a span's layers side by side."""
@@ -140,40 +144,41 @@ class Basis:
             means = [[tensors[f"means of {kind} {at}"].float().reshape(parts.groups, side) for at, side in enumerate(sides)] for kind in _KINDS]
             about = {name: texts[name] for name in (_NAME, _MODEL, _TOKENS)}
         except (KeyError, ValueError, RuntimeError, ZeroDivisionError) as error:
-            raise _refused(path, f"is no whole basis of a KV cache: {error}") from None
+            raise refused(path, f"is no whole basis of a KV cache: {error}") from None
         if shape.frame not in FRAMES or not all(bool(one.isfinite().all()) for own in (*axes, *means) for one in own):
-            raise _refused(path, "is no whole basis of a KV cache: its numbers are not those of one")
+            raise refused(path, "is no whole basis of a KV cache: its numbers are not those of one")
         products = [one @ one.transpose(-1, -2) - torch.eye(one.shape[-1]) for own in axes for one in own]
         if max(float(one.abs().max()) for one in products) > _ROUNDING:
-            raise _refused(path, "is no basis of a KV cache: its axes do not stand at right angles")
+            raise refused(path, "is no basis of a KV cache: its axes do not stand at right angles")
         return cls(axes, means, shape, about)
 
     def held_against(self, path: str | os.PathLike[str], name: str, model: str) -> None:
         """Refuses to turn the cache of another model."""
         if self.about[_MODEL] != model:
-            raise _refused(path, f"is of the model {self.about[_NAME]}, and {name} is served, whose configuration or weights are others")
+            raise refused(path, f"is of the model {self.about[_NAME]}, and {name} is served, whose configuration or weights are others")
 
     def held_against_shape(self, path: str | os.PathLike[str], shape: Shape) -> None:
         """Refuses a cache of another shape, or whose keys are not as they were when it was learned."""
         if self.shape != shape:
-            raise _refused(path, f"is of {self.shape}, and this engine has {shape}")
+            raise refused(path, f"is of {self.shape}, and this engine has {shape}")
 
 
-def _refused(path: str | os.PathLike[str], why: str) -> InputError:
+def refused(path: str | os.PathLike[str], why: str) -> InputError:
+    """What is wrong with a file, and how to come by one that is right."""
     said, way = f"basis {os.fspath(path)} {why}", "python -m trinity.vllm basis MODEL TEXT -o FILE makes one of the model that is served"
     return InputError(f"{said}\nhelp: {way}", said, way)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     if not path.is_file():
-        raise _refused(path, "is not there")
+        raise refused(path, "is not there")
     try:
         coded, texts = _core.load(str(path), None)
         tensors = {one[1]: _coded.decode(_coded.Encoded._of(one, "torch")) for one in coded}
     except (InputError, RunError) as error:
-        raise _refused(path, f"cannot be read: {str(error).splitlines()[0]}") from None
+        raise refused(path, f"cannot be read: {str(error).splitlines()[0]}") from None
     if texts.get(_MARK) != _VERSION:
-        raise _refused(path, f"is of version {texts[_MARK]}, and this Trinity reads {_VERSION}" if _MARK in texts else "is a container of something else")
+        raise refused(path, f"is of version {texts[_MARK]}, and this Trinity reads {_VERSION}" if _MARK in texts else "is a container of something else")
     return texts, tensors
 
 
