@@ -78,6 +78,17 @@ class Parts:
         return layers.transpose(0, 1).reshape(layers.shape[1], self.groups, -1).transpose(0, 1)
 
 
+def bytes_of(shape: Shape) -> int:
+    """What the file of a basis takes at most, but for its names.
+
+    >>> bytes_of(Shape(30, 3, 64, FRAMES[0]))
+    22141440
+    """
+    parts = Parts.of(shape)
+    sides = [(end - start) * shape.heads * shape.width // parts.groups for start, end in parts.spans]
+    return sum(2 * 2 * parts.groups * side * (side + 1) for side in sides)
+
+
 class Basis:
     """Axes of keys and of values, by kind and span ``(groups, axes, channels)``, and means along them; see `Basis.open` and `Sums.basis`."""
 

@@ -109,7 +109,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         # Worker.
         self._threads = int(extra.get("threads", 1))
         self._blocks_of_cache = int(getattr(kv_cache_config, "num_blocks", 0) or 0)
-        self._worker: Worker | None = None
+        self.worker: Worker | None = None
         self._failed_blocks: set[int] = set()
         #: The first block of a request that could not be loaded: what is computed on top of it is not kept.
         self._poisoned: dict[str, int] = {}
@@ -200,7 +200,7 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             own = by_block(cache, self._blocks_of_cache)
             kinds.setdefault((own.dtype, tuple(own.shape[1:])), []).append(own)
         groups = [self._group(caches) for caches in kinds.values()]
-        self._worker = Worker(self._store, groups, logger, threads=self._threads, taken=self.taken)
+        self.worker = Worker(self._store, groups, logger, threads=self._threads, taken=self.taken)
 
     def _group(self, caches: list[torch.Tensor]) -> Group:
         dtype, shape = caches[0].dtype, caches[0].shape[1:]
@@ -241,9 +241,9 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for request, first in step.computes_from.items():
             if request in self._poisoned and first <= self._poisoned[request]:
                 del self._poisoned[request]
-        if self._worker is None:
+        if self.worker is None:
             return
-        for moved, why in self._worker.load(step.loads):
+        for moved, why in self.worker.load(step.loads):
             logger.warning("block %d of request %s is computed anew: %s", moved.index, moved.request, why)
             self._failed_blocks.add(moved.block)
             self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
@@ -257,16 +257,16 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     def wait_for_save(self) -> None:
         step = self._get_connector_metadata()
         assert isinstance(step, Step)
-        if self._worker is not None:
-            self._worker.save([moved for moved in step.saves if moved.request not in self._poisoned])
+        if self.worker is not None:
+            self.worker.save([moved for moved in step.saves if moved.request not in self._poisoned])
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         failed, self._failed_blocks = self._failed_blocks, set()
         return failed
 
     def shutdown(self) -> None:
-        if self._worker is not None:
-            self._worker.shutdown()
+        if self.worker is not None:
+            self.worker.shutdown()
         if self._role == KVConnectorRole.WORKER:
             logger.info("trinity: %s", self._store.stats)
 

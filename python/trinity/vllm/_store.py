@@ -327,25 +327,36 @@ class BlockStore:
             raise Refused("it is no block of this version")
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
             raise Refused("its checksum does not hold: it is cut or damaged")
-        at = len(_MAGIC)
-        length = int.from_bytes(body[at : at + 4], "little")
-        header = json.loads(body[at + 4 : at + 4 + length])
-        if header["key"] != key:
-            raise Refused(f"it is the block of another key, {header['key']}")
-        if header["identity"] != self.identity:
+        try:
+            header, parts = _parsed(body)
+            of_key, of_identity = header["key"], header["identity"]
+            stated = {one["name"]: (one["dtype"], tuple(one["shape"])) for one in header["tensors"]}
+        except (ValueError, KeyError, TypeError):
+            # Its digest holds: who wrote it means something else by it.
+            raise Refused("it is no block of this version: its header is another") from None
+        if of_key != key:
+            raise Refused(f"it is the block of another key, {of_key}")
+        if of_identity != self.identity:
             raise Refused("it is of another model, number format or codec")
-        stated = {one["name"]: (one["dtype"], tuple(one["shape"])) for one in header["tensors"]}
         wanted = {name: (dtype, tuple(shape)) for name, (dtype, shape) in expected.items()}
         if stated != wanted:
             other = next(name for name in {**wanted, **stated} if stated.get(name) != wanted.get(name))
             raise Refused(f"`{other}` is {stated.get(other)} and not {wanted.get(other)}")
-        at += 4 + length
-        coded: dict[str, bytes | Stream] = {}
-        for one in header["tensors"]:
-            own = body[at : at + one["bytes"]]
-            coded[one["name"]] = Stream(own, one["stream"], tuple(one["shape"])) if "stream" in one else own
-            at += one["bytes"]
-        return _Opened(whole, stated, coded)
+        return _Opened(whole, stated, parts)
+
+
+def _parsed(body: bytes) -> tuple[dict[str, Any], dict[str, bytes | Stream]]:
+    """A file's header, and its containers and streams by name."""
+    at = len(_MAGIC)
+    length = int.from_bytes(body[at : at + 4], "little")
+    at += 4 + length
+    header: dict[str, Any] = json.loads(body[at - length : at])
+    coded: dict[str, bytes | Stream] = {}
+    for one in header["tensors"]:
+        own = body[at : at + one["bytes"]]
+        coded[one["name"]] = Stream(own, int(one["stream"]), tuple(one["shape"])) if "stream" in one else own
+        at += one["bytes"]
+    return header, coded
 
 
 @dataclass
