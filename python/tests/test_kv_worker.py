@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
 import line_kernels  # noqa: E402
-from kv_blocks import BLOCK, COUNT, HEADS, LAYERS, WIDTH, moves, nmse, paged, worker  # noqa: E402
+from kv_blocks import BLOCK, COUNT, HEADS, LAYERS, WIDTH, learned, moves, nmse, paged, worker  # noqa: E402
 from trinity.torch import _rooms  # noqa: E402
 from trinity.vllm import BlockStore, Refused  # noqa: E402
 from trinity.vllm._device import DeviceCoder  # noqa: E402
@@ -164,3 +164,24 @@ def test_blocks_that_are_not_finite_are_not_kept_and_named(tmp_path, caplog):
         own.shutdown()
     assert own.store.stats["written"] == COUNT - 1 and "key 3" not in own.store
     assert "block 3 of request r is not kept: it has values that are not finite" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["vllm", "halves", "beside", "before"])
+def test_many_blocks_are_put_as_each_alone_is(tmp_path, kernels, kind):
+    caches = paged(7, kind=kind)
+    basis = learned(paged(7)) if kind == "vllm" else None
+    own = worker(tmp_path, caches, basis=basis)
+    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+    _coded(coder, own)
+    backs = [paged(None, kind=kind), paged(None, kind=kind)]
+    for back, by in zip(backs, (None, coder)):
+        reader = worker(tmp_path, back, basis=basis)
+        reader._coder, reader._at_once = by, 7
+        assert reader.load(moves()[::-1]) == []
+    assert all(torch.equal(a, b) for a, b in zip(*backs))
+    # As blocks lie and as they are read, many at once or each alone.
+    group = own.groups[0]
+    raw = torch.stack([one for one in group.caches], 1)
+    arranged = group.layout.arranged(raw)
+    assert all(torch.equal(arranged[at], own._copied(moved)[0]) for at, moved in enumerate(moves()))
+    assert torch.equal(group.layout.placed(arranged), raw)

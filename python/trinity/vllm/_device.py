@@ -183,7 +183,7 @@ class DeviceCoder:
 
     def _decoder(self, plan: bytes, stream: Stream) -> Any:
         if plan not in self._decoders:
-            self._decoders[plan] = _rooms.device_of(self.device).decoder(stream.bytes, "f32")
+            self._decoders[plan] = _rooms.device_of(self.device).decoder(bytes(stream.bytes), "f32")
             while len(self._decoders) > _DECODERS:
                 self._decoders.popitem(last=False)
         self._decoders.move_to_end(plan)
@@ -198,7 +198,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return starts
 
 
-def step_at(stream: bytes) -> int:
+def step_at(stream: bytes | memoryview) -> int:
     """The byte at which a stream's header states its step: behind the magic and two numbers whose last byte has no upper bit."""
     at = 3
     for _ in range(2):
@@ -213,4 +213,4 @@ def _plan_of(stream: Stream) -> bytes:
     if not _LEAST_HEAD < stream.head <= len(stream.bytes):
         raise InputError(f"a stream of {len(stream.bytes)} bytes with a header of {stream.head}")
     at = step_at(stream.bytes)
-    return stream.bytes[:at] + stream.bytes[at + 4 : stream.head]
+    return bytes(stream.bytes[:at]) + bytes(stream.bytes[at + 4 : stream.head])

@@ -9,7 +9,7 @@ spoil nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -62,7 +62,7 @@ class Rope:
 
     def _turned(self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         first, second = self._halves(keys)
-        cos, sin = cos[:, None, :], sin[:, None, :]
+        cos, sin = cos[..., None, :], sin[..., None, :]
         turned = torch.empty_like(keys)
         own = self._halves(turned)
         own[0].copy_(first * cos).addcmul_(second, sin, value=-1)
@@ -84,6 +84,12 @@ class Rope:
         """The way back from `undo`."""
         cos, sin, _ = (one[start : start + keys.shape[-3]] for one in self._on(keys.device))
         return self._turned(keys, cos, sin)
+
+    def apply_many(self, keys: torch.Tensor, starts: Sequence[int]) -> torch.Tensor:
+        """`apply` of several blocks, ``(blocks, layers, tokens, heads, channels)``, each from a position of its own on."""
+        cos, sin, _ = self._on(keys.device)
+        own = [slice(start, start + keys.shape[-3]) for start in starts]
+        return self._turned(keys, *(torch.stack([one[each] for each in own])[:, None] for one in (cos, sin)))
 
 
 def asked(module: Any, width: int) -> Rope:

@@ -53,6 +53,18 @@ class Layout:
             else:
                 into.copy_(flat[target].view(into.shape))
 
+    def arranged(self, raw: torch.Tensor) -> torch.Tensor:
+        """What `read` gives, of any number of blocks as they lie: ``(…, their shape)``."""
+        source, _ = self._on(raw.device)
+        lead = raw.shape[: raw.dim() - len(self.shape)]
+        return raw.reshape(*lead, -1).index_select(-1, source).view(*lead, 2, self.tokens, self.heads, self.width)
+
+    def placed(self, values: torch.Tensor) -> torch.Tensor:
+        """The way back from `arranged`."""
+        _, target = self._on(values.device)
+        lead = values.shape[:-4]
+        return values.reshape(*lead, -1).index_select(-1, target).view(*lead, *self.shape)
+
 
 def by_block(cache: torch.Tensor, blocks: int) -> torch.Tensor:
     """A layer's cache with its blocks outermost, of which it has so many (0: it is not known how many).

@@ -49,7 +49,7 @@ class Refused(Exception):
 class Stream:
     """A matrix of f32 that the line-rate codec coded ahead: its bytes, how many of them are header, rows and columns."""
 
-    bytes: bytes
+    bytes: bytes | memoryview
     head: int
     shape: tuple[int, ...]
     dtype: str = "f32"
@@ -322,8 +322,9 @@ class BlockStore:
                 whole = self._path(key).read_bytes()
             except OSError as error:
                 raise Refused(f"it cannot be read: {error}") from None
-        body, digest = whole[:-_DIGEST], whole[-_DIGEST:]
-        if not body.startswith(_MAGIC):
+        # A view: blocks are megabytes.
+        body, digest = memoryview(whole)[:-_DIGEST], whole[-_DIGEST:]
+        if not whole.startswith(_MAGIC) or len(body) < len(_MAGIC):
             raise Refused("it is no block of this version")
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
             raise Refused("its checksum does not hold: it is cut or damaged")
@@ -345,16 +346,16 @@ class BlockStore:
         return _Opened(whole, stated, parts)
 
 
-def _parsed(body: bytes) -> tuple[dict[str, Any], dict[str, bytes | Stream]]:
+def _parsed(body: memoryview) -> tuple[dict[str, Any], dict[str, bytes | Stream]]:
     """A file's header, and its containers and streams by name."""
     at = len(_MAGIC)
     length = int.from_bytes(body[at : at + 4], "little")
     at += 4 + length
-    header: dict[str, Any] = json.loads(body[at - length : at])
+    header: dict[str, Any] = json.loads(bytes(body[at - length : at]))
     coded: dict[str, bytes | Stream] = {}
     for one in header["tensors"]:
         own = body[at : at + one["bytes"]]
-        coded[one["name"]] = Stream(own, int(one["stream"]), tuple(one["shape"])) if "stream" in one else own
+        coded[one["name"]] = Stream(own, int(one["stream"]), tuple(one["shape"])) if "stream" in one else bytes(own)
         at += one["bytes"]
     return header, coded
 
@@ -404,7 +405,7 @@ def _block(opened: _Opened, contained: Iterator[Any], streamed: Iterator[Any], i
 
 def _of_stream(stream: Stream, into: Any) -> Any:
     """A stream's matrix, by a CPU."""
-    rows, cols, memory = _core.line_decode(stream.bytes)
+    rows, cols, memory = _core.line_decode(bytes(stream.bytes))
     if (rows, cols) != stream.shape:
         raise InputError(f"a stream is of {rows} × {cols} values, and its matrix is {stream.shape}")
     return _arrays.array(memory, stream.dtype, list(stream.shape), into)

@@ -113,21 +113,31 @@ class Worker:
             found = self.store.get_many([(moved.key, self.expected(moved.index)) for moved in part], streams=self._coder and self._coder.decode)
             served = [(moved, tensors) for moved, tensors in zip(part, found) if not isinstance(tensors, Refused)]
             failed += [(moved, why) for moved, why in zip(part, found) if isinstance(why, Refused)]
-            if self._coder is not None:
-                self._move([tensors for _, tensors in served])
-            for moved, tensors in served:
-                for at, group in enumerate(self.groups):
-                    own = {name: tensors[f"{name} {at}"] for name in group.form.expected(moved.index)}
-                    block = group.form.unpack(own, moved.index)
-                    group.layout.write(block.to(group.caches[0].device), [cache[moved.block] for cache in group.caches])
+            put = self._put if self._coder is None else self._put_on_device
+            for at, group in enumerate(self.groups):
+                put(group, [(moved, {name: tensors[f"{name} {at}"] for name in group.form.expected(moved.index)}) for moved, tensors in served])
         return failed
 
-    def _move(self, blocks: Sequence[dict[str, torch.Tensor]]) -> None:
-        """What was decoded on the host to the device, in one copy."""
-        device = self._coder.device
-        there = [(own, name) for own in blocks for name, one in own.items() if one.device != device]
-        for (own, name), one in zip(there, self._coder.to_device([own[name] for own, name in there])):
+    def _put(self, group: Group, served: Sequence[tuple[Moved, dict[str, torch.Tensor]]]) -> None:
+        for moved, tensors in served:
+            block = group.form.unpack(tensors, moved.index)
+            group.layout.write(block.to(group.caches[0].device), [cache[moved.block] for cache in group.caches])
+
+    def _put_on_device(self, group: Group, served: Sequence[tuple[Moved, dict[str, torch.Tensor]]]) -> None:
+        """Blocks that are coded as the same tensors go together: few launches for many of them."""
+        alike: dict[tuple[str, ...], list[tuple[Moved, dict[str, torch.Tensor]]]] = {}
+        for one in served:
+            alike.setdefault(tuple(one[1]), []).append(one)
+        # What was decoded on the host, and where blocks go, in one copy.
+        places = [torch.tensor([moved.block for moved, _ in own]) for own in alike.values()]
+        hosts = [(own, name) for _, own in served for name, one in own.items() if one.device != self._coder.device]
+        there = self._coder.to_device([*places, *(own[name] for own, name in hosts)])
+        for (own, name), one in zip(hosts, there[len(places) :]):
             own[name] = one
+        for own, place in zip(alike.values(), there):
+            blocks = group.layout.placed(group.form.unpack_many([tensors for _, tensors in own], [moved.index for moved, _ in own]))
+            for at, cache in enumerate(group.caches):
+                cache.index_copy_(0, place, blocks[:, at])
 
     def save(self, saves: Sequence[Moved]) -> None:
         """Copies blocks, since the engine may use them again at once, and has them coded."""
@@ -139,7 +149,9 @@ class Worker:
         for start in range(0, len(wanted), _TOGETHER):
             part = wanted[start : start + _TOGETHER]
             try:
-                held = [self._copied(moved) for moved in part]
+                (place,) = self._coder.to_device([torch.tensor([moved.block for moved in part])])
+                # As they lie: to arrange them is the other thread's work.
+                held = [[cache.index_select(0, place) for cache in group.caches] for group in self.groups]
             except torch.OutOfMemoryError:
                 self._log.warning("%d blocks are not kept: there is no memory on %s for copies of them", len(part), self._coder.device)
                 return
@@ -181,11 +193,13 @@ class Worker:
         with self._going_on(*part):
             with torch.cuda.stream(self._side):
                 self._side.wait_event(ready)
-                for one in held:
-                    for own in one:
-                        own.record_stream(self._side)
-                finite = torch.stack([torch.stack([own.isfinite().all() for own in one]).all() for one in held]).tolist()
-                good = [(moved, *self._packed(one, moved.index)) for moved, one, is_finite in zip(part, held, finite) if is_finite]
+                for own in held:
+                    for one in own:
+                        one.record_stream(self._side)
+                # For each group of layers: blocks, layers, keys and values, tokens, heads, channels.
+                blocks = [group.layout.arranged(torch.stack(own, 1)) for group, own in zip(self.groups, held)]
+                finite = torch.stack([one.isfinite().flatten(1).all(1) for one in blocks]).all(0).tolist()
+                good = [(moved, *self._packed([one[at] for one in blocks], moved.index)) for at, moved in enumerate(part) if finite[at]]
                 coded = self._coder.encode([tensors for _, tensors, _ in good], {name for *_, exact in good for name in exact})
             for moved, is_finite in zip(part, finite):
                 if not is_finite:
