@@ -1,6 +1,6 @@
 """What a prefix hit is worth in vLLM, by what keeps the prefix: nothing, vLLM's own connector, ours at several rates.
 
-    python python/benches/vllm_kv.py MODEL [--prompts 16] [--prefix 768] [--modes plain,lossless,4,3,2]
+    python python/benches/vllm_kv.py MODEL [--prompts 16] [--prefix 768] [--modes plain,lossless,4,3,2] [--basis FILE]
 
 `MODEL` is a folder of transformers, or a GGUF file of a Llama (SmolLM2: `cargo xtask models smollm2-135m`), which is
 made one. Each prompt is a passage of a text and a question, which is what follows it. One engine is asked a first
@@ -11,7 +11,8 @@ time, which is steadier on a busy machine. Engines have one thread unless `--thr
 what others are held against: whole answers, their tokens place by place, and each next token where the tokens before
 it are given. The row `own cache` is that engine again, with its own cache of prefixes, in memory: what differs there
 differs by rounding, since fewer tokens are computed at once. `plain` is vLLM's ExampleConnector, which writes every
-value as it is; its OffloadingConnector asks for a GPU. Needs vLLM (python/requirements-vllm.txt) and this package.
+value as it is; its OffloadingConnector asks for a GPU. A mode `3+basis` is 3 bits in the basis that `--basis` names
+(`python -m trinity.vllm basis`). Needs vLLM (python/requirements-vllm.txt) and this package.
 """
 
 from __future__ import annotations
@@ -37,16 +38,17 @@ TEXT = ROOT / "models/lm/data/eval.txt"
 QUESTION = 32
 #: Bytes of a value that is kept as it is.
 PLAIN_BYTES = 2
+#: What a mode ends with whose blocks are coded in a basis.
+IN_BASIS = "+basis"
 
 
-def transfer(mode: str, folder: str) -> dict[str, Any]:
+def transfer(mode: str, folder: str, basis: str) -> dict[str, Any]:
     """What vLLM is told of a connector."""
     if mode == "plain":
         return {"kv_connector": "ExampleConnector", "kv_role": "kv_both", "kv_connector_extra_config": {"shared_storage_path": folder}}
-    return {
-        "kv_connector": "TrinityConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
-        "kv_connector_extra_config": {"folder": folder, "bits": None if mode == "lossless" else float(mode)},
-    }
+    bits = mode.removesuffix(IN_BASIS)
+    extra = {"folder": folder, "bits": None if bits == "lossless" else float(bits), **({"basis": basis} if bits != mode else {})}
+    return {"kv_connector": "TrinityConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra}
 
 
 def serve(channel: Any, asked: argparse.Namespace, mode: str, folder: str, log: str) -> None:
@@ -56,7 +58,7 @@ def serve(channel: Any, asked: argparse.Namespace, mode: str, folder: str, log: 
     os.dup2(said, 2)
     from vllm import LLM, SamplingParams
 
-    options = {"kv_transfer_config": transfer(mode, folder)} if mode != "none" else {}
+    options = {"kv_transfer_config": transfer(mode, folder, asked.basis)} if mode != "none" else {}
     llm = LLM(
         model=asked.model, dtype=asked.dtype, enforce_eager=True, max_model_len=asked.prefix + QUESTION + asked.answer, block_size=asked.block,
         enable_prefix_caching=True, disable_hybrid_kv_cache_manager=True, max_num_seqs=asked.answer, seed=0, **options,
@@ -220,7 +222,8 @@ def kept_by(asked: argparse.Namespace, mode: str, plain: Engine, known: list[Pas
 
 
 def name_of(mode: str) -> str:
-    return {"plain": "vLLM's ExampleConnector", "lossless": "ours, every bit"}.get(mode) or f"ours, {mode} bits"
+    bits = mode.removesuffix(IN_BASIS)
+    return {"plain": "vLLM's ExampleConnector", "lossless": "ours, every bit"}.get(mode) or f"ours, {bits} bits" + (", in a basis" if bits != mode else "")
 
 
 def refuse(why: str) -> Any:
@@ -258,12 +261,14 @@ def checked(asked: argparse.Namespace) -> None:
     for mode in asked.modes:
         if mode in ("plain", "lossless"):
             continue
+        if mode.endswith(IN_BASIS) and not Path(asked.basis).is_file():
+            refuse(f"--modes: `{mode}` wants --basis FILE, and `{asked.basis}` is not there: `python -m trinity.vllm basis` makes one")
         try:
-            fits = 0 < float(mode) <= 16
+            fits = 0 < float(mode.removesuffix(IN_BASIS)) <= 16
         except ValueError:
             fits = False
         if not fits:
-            refuse(f"--modes: `{mode}` is none of plain, lossless and bits per value above 0, up to 16")
+            refuse(f"--modes: `{mode}` is none of plain, lossless and bits per value above 0, up to 16, which may end with {IN_BASIS}")
     if asked.prefix < asked.block or asked.prefix % asked.block:
         refuse(f"--prefix {asked.prefix}: only whole blocks are kept, expected a multiple of --block ({asked.block})")
     if not 0 < asked.answer < asked.block - QUESTION:
@@ -284,7 +289,8 @@ def main() -> None:
     parser.add_argument("--answer", type=int, default=16, help="tokens of an answer (16)")
     parser.add_argument("--block", type=int, default=128, help="tokens of a block of vLLM's cache (128)")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"), help="what vLLM computes and caches in (bfloat16)")
-    parser.add_argument("--modes", default="plain,lossless,4,3,2", type=lambda said: said.split(","), help="plain, lossless, or bits per value, with commas between")
+    parser.add_argument("--modes", default="plain,lossless,4,3,2", type=lambda said: said.split(","), help="plain, lossless, or bits per value, with commas between; 3+basis: in a basis")
+    parser.add_argument("--basis", default="", help="the basis of modes that end with +basis")
     parser.add_argument("--threads", type=int, default=1, help="threads of an engine, of its codecs too (1)")
     parser.add_argument("--text", default=str(TEXT), help="what passages are cut from (models/lm/data/eval.txt)")
     asked = parser.parse_args()

@@ -21,6 +21,7 @@ import torch.multiprocessing as mp  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+import kv_blocks as kv  # noqa: E402
 import trinity.torch as tt  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
 from trinity.torch._rooms import Rooms  # noqa: E402
@@ -359,6 +360,174 @@ def test_a_cache_keeps_its_pages_on_the_device():
     assert min(lengths) > 0.8 * len(pages[0]) * 0.9
     error = (coded.float() - plain[:, -50:].float()).square().mean() / plain[:, -50:].float().square().mean()
     assert float(error) < 0.05
+
+
+def test_a_cache_in_a_basis_keeps_its_pages_on_the_device(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    import test_torch_basis as own
+
+    monkeypatch.setattr("trinity.vllm._basis.MOST_CHANNELS", own.LAYERS * own.HEADS * own.WIDTH // 2)
+    model = own._saved(tmp_path / "model", 1)
+    own._learned(model, tmp_path / "model").save(tmp_path / "a.basis")
+    model, tokens = model.cuda(), own._tokens(420, rows=2).cuda()
+    plain = tt.CodedCache(bits=4, page=128, window=16, config=model.config)
+    turned = tt.CodedCache(bits=4, page=128, window=16, config=model.config, basis=tmp_path / "a.basis")
+    errors = own._error(model, tokens, plain), own._error(model, tokens, turned)
+    assert 0 < errors[1] < 0.6 * errors[0], errors
+    pages = [room for layer in turned.layers for page in layer.pages for part in page for piece in part for room in piece.page.coded]
+    assert pages and all(room.data.is_cuda for room in pages)
+    assert turned.coded_bytes() <= 1.02 * plain.coded_bytes()
+
+
+# KV blocks of an engine's paged cache: the worker's side of the vLLM connector, without vLLM.
+
+
+def _device_worker(folder, caches, **options):
+    own = kv.worker(folder, caches, **options)
+    assert own._coder is not None and own._coder.device == caches[0].device
+    return own
+
+
+def _kept(folder, caches, **options):
+    own = _device_worker(folder, caches, **options)
+    own.save(kv.moves())
+    own.shutdown()
+    assert own.store.stats["written"] == kv.COUNT, own.store.stats
+    return own
+
+
+@pytest.mark.parametrize("codec", ["line-fast", "trinity-lite"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_blocks_are_coded_where_they_lie_and_read_by_a_cpu_to_the_same_values(tmp_path, dtype, codec):
+    host = kv.paged(2, dtype)
+    there = [one.cuda() for one in host]
+    own = _kept(tmp_path / "device", there, codec=codec)
+    # A CPU's streams of the same matrices: as many bits, and as near.
+    by_cpu = kv.worker(tmp_path / "host", host, codec=codec)
+    by_cpu.save(kv.moves())
+    by_cpu.shutdown()
+    assert by_cpu._coder is None
+    wanted = [(moved.key, own.expected(moved.index)) for moved in kv.moves()]
+    store = kv.BlockStore(tmp_path / "device", "m", bits=3.0, codec=codec, memory_bytes=0)
+    opened = [store._opened(*one) for one in wanted]
+    streams = [one for block in opened for one in block.coded.values() if isinstance(one, kv.Stream)]
+    assert len(streams) == 2 * kv.COUNT
+    for one, back in zip(streams, own._coder.decode(streams)):
+        rows, cols, memory = _core.line_decode(bytes(one.bytes))
+        assert (rows, cols) == one.shape and torch.equal(back.cpu(), torch.frombuffer(memory, dtype=torch.float32).reshape(rows, cols))
+    # And to the bytes of a CPU under the plan that a stream states.
+    packed, _ = own._packed(own._copied(kv.moves()[3]), 3)
+    for name, one in opened[3].coded.items():
+        if isinstance(one, kv.Stream):
+            assert _core.line_encode(bytes(one.bytes), packed[name].cpu().reshape(-1).numpy()) == one.bytes
+    read = {}
+    for name, reader, into in (
+        ("by a gpu", _device_worker, [torch.zeros_like(one) for one in there]), ("by a cpu", kv.worker, kv.paged(None, dtype)),
+    ):  # fmt: skip
+        assert reader(tmp_path / "device", into, codec=codec).load(kv.moves()) == []
+        read[name] = [one.cpu() for one in into]
+    for a, b in zip(*read.values()):
+        # Rotary positions are done again by products of floats.
+        assert torch.allclose(a.float(), b.float(), rtol=2.0**-7, atol=2.0**-7 * float(b.float().square().mean().sqrt()))
+    coded = kv.paged(None, dtype)
+    assert kv.worker(tmp_path / "host", coded, codec=codec).load(kv.moves()) == []
+    rates = [8 * one.store.stats["written_bytes"] / one.store.stats["plain_bytes"] for one in (own, by_cpu)]
+    assert rates[0] <= 1.01 * rates[1]
+    for at in range(kv.COUNT):
+        assert kv.nmse(read["by a gpu"], host, at) < 1.3 * kv.nmse(coded, host, at), at
+    # First tokens are what they were.
+    assert all(torch.equal(a[0, :, :4], b[0, :, :4]) for a, b in zip(read["by a gpu"], host))
+
+
+def test_a_gpu_reads_what_a_cpu_coded_and_leaves_out_what_is_damaged(tmp_path):
+    host = kv.paged(3)
+    by_cpu = kv.worker(tmp_path, host)
+    by_cpu.save(kv.moves()[:4])
+    by_cpu.shutdown()
+    own = _device_worker(tmp_path, [one.cuda() for one in host])
+    own.save(kv.moves())
+    own.shutdown()
+    assert own.store.stats["written"] == kv.COUNT - 4
+    for at in (1, 6):
+        path = own.store.folder / f"key {at}.kv"
+        whole = bytearray(path.read_bytes())
+        whole[len(whole) // 2] ^= 8
+        path.write_bytes(whole)
+    back = [torch.zeros_like(one).cuda() for one in host]
+    failed = _device_worker(tmp_path, back).load(kv.moves())
+    assert [moved.index for moved, _ in failed] == [1, 6] and all("checksum" in str(why) for _, why in failed)
+    assert all(kv.nmse([one.cpu() for one in back], host, at) < 0.06 for at in range(kv.COUNT) if at not in (1, 6))
+    assert not any(one[at].any() for one in back for at in (1, 6))
+
+
+def test_a_step_waits_for_no_block_and_decodes_all_of_them_in_a_launch_for_each_plan(tmp_path, monkeypatch):
+    there = [one.cuda() for one in kv.paged(4)]
+    own = _kept(tmp_path, there)
+    back = [torch.zeros_like(one) for one in there]
+    reader = _device_worker(tmp_path, back)
+    # Kernels are compiled, and decoders made, as they are seen first.
+    assert reader.load(kv.moves()) == []
+    first = [one.clone() for one in back]
+    for one in back:
+        one.zero_()
+    seen = _quiet_step(lambda: reader.load(kv.moves()))
+    assert all(torch.equal(a, b) for a, b in zip(first, back))
+    # Keys and values of the first block, which has fewer tokens to code, and of all others.
+    assert seen["decode"] == 4 and seen["to_host"] == 0 and seen["waits"] == 0
+    # Streams in one copy, what keeps every bit and where blocks go in another.
+    assert seen["from_host"] == 2
+    # What is kept is copied on the device, and coded by another thread.
+    left = []
+    monkeypatch.setattr(own, "_submit", lambda blocks, work, *arguments: left.append((work, arguments)))
+    for path in own.store.folder.glob("*.kv"):
+        path.unlink()
+    seen = _quiet_step(lambda: own.save(kv.moves()))
+    # Two times eight blocks at most, and which they are.
+    assert seen["to_host"] == seen["encode"] == seen["waits"] == 0 and seen["from_host"] == len(left) == 2
+    # The engine may use the blocks again at once.
+    for one in there:
+        one.zero_()
+    for work, arguments in left:
+        work(*arguments)
+    for one in back:
+        one.zero_()
+    assert reader.load(kv.moves()) == []
+    assert all(kv.nmse([one.cpu() for one in back], [one.cpu() for one in first], at) < 0.03 for at in range(kv.COUNT))
+    assert all(kept.rooms.chosen == 1 for kept in own._coder._kept.values())
+
+
+def test_blocks_on_a_gpu_in_a_basis_and_such_that_are_not_finite(tmp_path, caplog):
+    host = kv.paged(5)
+    basis = kv.learned(host)
+    with caplog.at_level("WARNING"):
+        there = [one.cuda() for one in host]
+        there[1][7, 0, 3] = float("inf")
+        own = _device_worker(tmp_path, there, basis=basis)
+        own.save(kv.moves())
+        own.shutdown()
+    assert "block 7 of request r is not kept" in caplog.text and own.store.stats["written"] == kv.COUNT - 1
+    back = kv.paged(None)
+    failed = kv.worker(tmp_path, back, basis=basis).load(kv.moves())
+    assert [moved.index for moved, _ in failed] == [7]
+    again = [torch.zeros_like(one) for one in there]
+    assert [moved.index for moved, _ in _device_worker(tmp_path, again, basis=basis).load(kv.moves())] == [7]
+    for at in range(kv.COUNT):
+        if at != 7:
+            assert kv.nmse(back, host, at) < 0.05
+            assert kv.nmse([one.cpu() for one in again], host, at) < 0.05
+
+
+def test_a_gpu_s_blocks_with_every_bit_or_a_codec_without_kernels_go_by_way_of_the_host(tmp_path):
+    there = [one.cuda() for one in kv.paged(6)]
+    for name, options in {"lossless": {"bits": None}, "trinity": {"codec": "trinity"}}.items():
+        own = kv.worker(tmp_path / name, there, **options)
+        assert own._coder is None
+        own.save(kv.moves()[:3])
+        own.shutdown()
+        back = [torch.zeros_like(one) for one in there]
+        assert kv.worker(tmp_path / name, back, **options).load(kv.moves()[:3]) == []
+        for a, b in zip(back, there):
+            assert torch.equal(a[:3], b[:3]) if name == "lossless" else float((a[:3] - b[:3]).float().square().sum()) < 0.06 * float(b[:3].float().square().sum())
 
 
 @pytest.mark.parametrize("codec", ["line-fast", "line-uniform", "trinity-lite"])

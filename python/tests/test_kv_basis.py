@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
@@ -163,3 +167,36 @@ def test_a_text_that_is_too_short_is_refused():
         sums.basis("a model", "0123")
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (trinity.InputError("b.txt is not there"), 2, "error: b.txt is not there"), (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (trinity.RunError("a.basis: No space left on device"), 1, "error: a.basis"), (None, 2, "vLLM is not installed here"),
+    ],
+)  # fmt: skip
+def test_the_command_says_what_is_wrong_in_a_sentence(monkeypatch, capsys, raised, code, said):
+    from trinity.vllm import __main__ as command
+
+    def learn(*_, **__):
+        raise raised
+
+    stand_in = types.ModuleType("trinity.vllm._learn")
+    stand_in.learn = learn
+    monkeypatch.setitem(sys.modules, "trinity.vllm._learn", stand_in)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if raised is None else name)
+    monkeypatch.setattr(sys, "argv", ["trinity.vllm", "basis", "model", "b.txt", "-o", "a.basis"])
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == code and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value", "said"), [("--engine", "[1]", "expected names and values"), ("--engine", "{", "Expecting"), ("--tokens", "-5", "expected 1 or more")])
+def test_options_that_mean_nothing_are_refused_before_an_engine_starts(monkeypatch, capsys, option, value, said):
+    from trinity.vllm import __main__ as command
+
+    monkeypatch.setattr(sys, "argv", ["trinity.vllm", "basis", "model", "b.txt", "-o", "a.basis", option, value])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2 and said in capsys.readouterr().err

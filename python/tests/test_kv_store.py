@@ -133,6 +133,14 @@ def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gon
             store.get("a", other, into="numpy")
     with pytest.raises(Refused, match="cannot be read"):
         store.get("c", SHAPES, into="numpy")
+    # Whole, and written by a version that has other names in its headers.
+    for header in b'{"key": "a"}', b'{"key": "a", "identity": "m", "tensors": [{"name": "layer.0"}]}', b"[]", b"{":
+        store = fresh()
+        body = b"TRINITY KV 1\n" + len(header).to_bytes(4, "little") + header
+        path.write_bytes(body + hashlib.blake2b(body, digest_size=32).digest())
+        with pytest.raises(Refused, match="its header is another"):
+            store.get("a", SHAPES, into="numpy")
+        assert "a" not in store
 
 
 def test_the_oldest_go_where_there_is_no_room(tmp_path):

@@ -11,6 +11,7 @@ until the conversation goes on.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from .. import _coded
-from . import _rooms, _wire
+from . import _rooms, _turned, _wire
 from ._rooms import Coder, Rooms
 
 
@@ -48,6 +49,11 @@ def _decode_rooms(pages: list[_Room]) -> list[torch.Tensor]:
         for at, row in zip(places, rows):
             found[at] = row.reshape(first.shape)
     return [one for one in found if one is not None]
+
+
+def _decoded(pages: list[Any]) -> list[torch.Tensor]:
+    """Pages that lie on a GPU, or in host memory."""
+    return _decode_rooms(pages) if pages and isinstance(pages[0], _Room) else _coded._decode(pages, "torch", False)
 
 
 class Budget:
@@ -97,36 +103,49 @@ class CodedLayer(DynamicLayer):
         self._heads: tuple[int, int] = (0, 0)
         # Of keys and values on a GPU: what codes their pages.
         self._rooms: dict[int, Rooms] = {}
+        # The layers that pages are coded together with, where they are coded in a basis.
+        self._span: _turned.Span | None = None
 
-    def _coded_on_device(self, states: torch.Tensor, which: int) -> list[_Room]:
-        pages = states.transpose(1, 2).reshape(states.shape[0], states.shape[2], -1)
+    def _coded_on_device(self, pages: torch.Tensor, which: int) -> list[_Room]:
         shape = (pages.shape[1], pages.shape[2])
         cols = _rooms.columns(pages.shape)
         if shape[0] * shape[1] % cols:
             cols = shape[1]
         if which not in self._rooms or self._rooms[which].values != shape[0] * shape[1]:
             self._rooms[which] = Rooms(
-                shape[0] * shape[1], self.bits, states.dtype, states.device, best=_wire.ON_DEVICE[self.codec], cols=cols
+                shape[0] * shape[1], self.bits, pages.dtype, pages.device, best=_wire.ON_DEVICE[self.codec], cols=cols
             )
         rooms = self._rooms[which]
-        rows = pages.reshape(states.shape[0], -1).contiguous()
+        rows = pages.reshape(pages.shape[0], -1).contiguous()
         if rooms.is_due:
             rooms.adopt(rooms.choose(rows))
-        return [_Room(rooms.coder, one, shape, states.dtype) for one in rooms.pack(rows)]
+        return [_Room(rooms.coder, one, shape, pages.dtype) for one in rooms.pack(rows)]
 
-    def _coded(self, states: torch.Tensor, which: int) -> list[Any]:
-        """A page of every sequence, tokens by channels."""
-        if states.is_cuda and self.codec in _wire.ON_DEVICE:
-            return self._coded_on_device(states, which)
+    def _coded(self, pages: torch.Tensor, which: int) -> list[Any]:
+        """A page of every sequence, of ``(sequences, tokens, channels)``."""
+        if pages.is_cuda and self.codec in _wire.ON_DEVICE:
+            return self._coded_on_device(pages, which)
         asked = _coded._asked(self.codec, ("bits", float(self.bits)), measure=False)
-        pages = [one.transpose(0, 1).reshape(one.shape[1], -1) for one in states]
-        return _coded._encode(["page"] * len(pages), pages, "kv-cache", asked, False)
+        return _coded._encode(["page"] * len(pages), list(pages), "kv-cache", asked, False)
+
+    def _code_pages(self) -> None:
+        """Codes as many pages as the tail has before the window."""
+        if self._span is not None:
+            return self._span.code(self, self.page, self.window, self._coded)
+        while self._first is not None and self._tail() >= self.page + self.window:
+            old = (states[..., : self.page, :].transpose(1, 2).flatten(2) for states in (self.keys, self.values))
+            keys, values = (self._coded(one, which) for which, one in enumerate(old))
+            self.pages.append((keys, values))
+            # A copy: a view would keep the page's memory.
+            self.keys, self.values = self.keys[..., self.page :, :].clone(), self.values[..., self.page :, :].clone()
 
     def rest(self) -> None:
         """Gives decoded pages up; the next token decodes them again."""
         if self._plain is not None:
             self.budget.give(sum(one.nbytes for one in self._plain))
         self._kept, self._plain = 0, None
+        if self._span is not None:
+            self._span.forget()
 
     def _all(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Every page of keys and of values; decoded ones are kept as the budget allows."""
@@ -145,8 +164,7 @@ class CodedLayer(DynamicLayer):
     def _decoded(self, which: int, first: int = 0) -> list[torch.Tensor]:
         """Pages of keys (0) or values (1) from one on, each as attention wants it."""
         coded = [one for page in self.pages[first:] for one in page[which]]
-        on_device = bool(coded) and isinstance(coded[0], _Room)
-        flat = _decode_rooms(coded) if on_device else _coded._decode(coded, "torch", False)
+        flat = _decoded(coded) if self._span is None else self._span.decoded(coded, _decoded, self.dtype)
         heads = self._heads[which]
         batch = len(self.pages[0][which]) if self.pages else 0
         stacked = []
@@ -169,11 +187,7 @@ class CodedLayer(DynamicLayer):
             # Copies: views would keep all tokens' memory.
             self._first = self.keys[..., : self.sink, :].clone(), self.values[..., : self.sink, :].clone()
             self.keys, self.values = self.keys[..., self.sink :, :], self.values[..., self.sink :, :]
-        while self._first is not None and self._tail() >= self.page + self.window:
-            old = self.keys[..., : self.page, :], self.values[..., : self.page, :]
-            self.pages.append((self._coded(old[0], 0), self._coded(old[1], 1)))
-            # A copy: a view would keep the page's memory.
-            self.keys, self.values = self.keys[..., self.page :, :].clone(), self.values[..., self.page :, :].clone()
+        self._code_pages()
         return keys, values
 
     def _before_tail(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -267,6 +281,11 @@ class CodedCache(DynamicCache):
     exactly ``bits`` per value (codecs ``line-fast``, ``line`` and ``trinity-lite``; pages
     of others, and those of a model on the CPU, lie in host memory).
 
+    ``basis`` names a file of ``python -m trinity.vllm basis``: keys, as they were before
+    rotary positions, and values are coded along the model's own axes over several layers,
+    at a quarter of the error or so (docs/integrations.md). ``config`` must be that of the
+    model the file is of, as ``from_pretrained`` read it; others are refused.
+
     ::
 
         cache = trinity.torch.CodedCache(bits=2.9, config=model.config)
@@ -282,13 +301,17 @@ class CodedCache(DynamicCache):
         window: int = 64,
         sink: int = 4,
         decoded_bytes: int = 256 << 20,
+        basis: str | os.PathLike[str] | None = None,
         config: Any = None,
     ) -> None:
         super().__init__(config=config)
         self.budget = budget = Budget(decoded_bytes)
         make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window, sink=sink, budget=budget)  # noqa: E731
         self.layers = [make() if type(layer) is DynamicLayer else layer for layer in self.layers]
-        if config is None:
+        if basis is not None:
+            for span in _turned.spans(basis, config, self.layers, CodedLayer):
+                span.join()
+        elif config is None:
             self.layer_class_to_replicate = make  # type: ignore[assignment]
 
     def rest(self) -> None:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
+from typing import Any, NoReturn
 
-from .._errors import InputError
+from .._errors import InputError, RunError
+
+
+def _count(said: str) -> int:
+    count = int(said)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{said}: expected 1 or more")
+    return count
+
+
+def _options(said: str) -> dict[str, Any]:
+    try:
+        found = json.loads(said)
+    except ValueError as why:
+        raise argparse.ArgumentTypeError(f"{said}: {why}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{said}: expected names and values, as {{\"dtype\": \"bfloat16\"}}")
+    return found
 
 
 def main() -> None:
@@ -17,21 +36,29 @@ def main() -> None:
     basis.add_argument("model", metavar="MODEL", help="what vLLM would serve: a folder, or a hub's name")
     basis.add_argument("text", metavar="TEXT", help="a text like those that the model will read")
     basis.add_argument("-o", "--output", metavar="FILE", required=True)
-    basis.add_argument("--tokens", type=int, default=16_384, help="tokens of the text that are read (16384)")
-    basis.add_argument("--engine", type=json.loads, default={}, metavar="JSON", help="options of vllm.LLM that the model is served with, as {\"dtype\": \"bfloat16\"}")
+    basis.add_argument("--tokens", type=_count, default=16_384, help="tokens of the text that are read (16384)")
+    basis.add_argument("--engine", type=_options, default={}, metavar="JSON", help="options of vllm.LLM that the model is served with, as {\"dtype\": \"bfloat16\"}")
     basis.add_argument("--force", action="store_true", help="replace FILE")
     asked = parser.parse_args()
-    # Before anything of vLLM is imported: the engine is this process.
+    # Before anything of vLLM is imported: the engine is this process. Its warnings are of every tensor that it reads.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    if importlib.util.find_spec("vllm") is None:
+        _fail("vLLM is not installed here: python/requirements-vllm.txt is what runs it", 2)
     try:
         from ._learn import learn
 
         made = learn(asked.model, asked.text, asked.output, tokens=asked.tokens, engine=asked.engine, force=asked.force)
     except (InputError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(error, 2)
+    except (RunError, OSError) as error:
+        _fail(error, 1)
     print(f"{asked.output}: basis {made.identity} of {made.about['name']}, {made.shape}, from {made.about['tokens']} tokens, {os.path.getsize(asked.output):,} bytes")
+
+
+def _fail(why: object, code: int) -> NoReturn:
+    print(f"error: {why}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -71,8 +71,22 @@ class Parts:
         """Of ``(layers, keys and values, tokens, heads, channels)``, for each kind and span: ``(groups, tokens, channels)``."""
         for which in (0, 1):
             for at, (start, end) in enumerate(self.spans):
-                rows = block[start:end, which].transpose(0, 1).reshape(block.shape[2], self.groups, -1)
-                yield which, at, rows.transpose(0, 1)
+                yield which, at, self.of_span(block[start:end, which])
+
+    def of_span(self, layers: torch.Tensor) -> torch.Tensor:
+        """Of a span's ``(layers, tokens, heads, channels)``: ``(groups, tokens, channels)``."""
+        return layers.transpose(0, 1).reshape(layers.shape[1], self.groups, -1).transpose(0, 1)
+
+
+def bytes_of(shape: Shape) -> int:
+    """What the file of a basis takes at most, but for its names.
+
+    >>> bytes_of(Shape(30, 3, 64, FRAMES[0]))
+    22141440
+    """
+    parts = Parts.of(shape)
+    sides = [(end - start) * shape.heads * shape.width // parts.groups for start, end in parts.spans]
+    return sum(2 * 2 * parts.groups * side * (side + 1) for side in sides)
 
 
 class Basis:
@@ -92,20 +106,35 @@ class Basis:
         self.identity = digest.hexdigest()
         self._axes = [[one.half().float() for one in own] for own in axes]
         self._means = [[one.half().float()[:, None] for one in own] for own in means]
+        #: The same on other devices, as they were asked for, in half precision: half of the memory there.
+        self._there: dict[torch.device, tuple[list[list[torch.Tensor]], list[list[torch.Tensor]]]] = {}
+
+    def _on(self, device: torch.device, which: int, at: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Axes and means of a kind and span where values are."""
+        if device.type == "cpu":
+            return self._axes[which][at], self._means[which][at]
+        if device not in self._there:
+            axes, means = ([[one.half().to(device) for one in own] for own in all_of] for all_of in (self._axes, self._means))
+            self._there[device] = axes, means
+        axes, means = self._there[device]
+        return axes[which][at].float(), means[which][at].float()
 
     def forward(self, block: torch.Tensor) -> list[torch.Tensor]:
         """Coefficients of ``(layers, keys and values, tokens, heads, channels)``: a matrix of tokens for each span's keys, then values."""
-        found = []
-        for which, at, rows in self.parts.rows(block):
-            turned = (rows @ self._axes[which][at].transpose(-1, -2)).sub_(self._means[which][at])
-            found.append(turned.transpose(0, 1).reshape(block.shape[2], -1))
-        return found
+        return [self.forward_part(block[start:end, which], which, at) for which in (0, 1) for at, (start, end) in enumerate(self.parts.spans)]
+
+    def forward_part(self, layers: torch.Tensor, which: int, at: int) -> torch.Tensor:
+        """Coefficients of one span's ``(layers, tokens, heads, channels)``, keys (0) or values (1): a row a token."""
+        axes, means = self._on(layers.device, which, at)
+        turned = (self.parts.of_span(layers) @ axes.transpose(-1, -2)).sub_(means)
+        return turned.transpose(0, 1).reshape(layers.shape[1], -1)
 
     def back(self, matrix: torch.Tensor, which: int, at: int) -> torch.Tensor:
         """The rows again, of one of the matrices that `forward` gives: channels of a span's layers side by side."""
         tokens, groups = matrix.shape[0], self.parts.groups
-        rows = matrix.view(tokens, groups, -1).transpose(0, 1) + self._means[which][at]
-        return (rows @ self._axes[which][at]).transpose(0, 1).reshape(tokens, -1)
+        axes, means = self._on(matrix.device, which, at)
+        rows = matrix.view(tokens, groups, -1).transpose(0, 1) + means
+        return (rows @ axes).transpose(0, 1).reshape(tokens, -1)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the file; one that is there stays unless ``force``."""
@@ -126,40 +155,41 @@ class Basis:
             means = [[tensors[f"means of {kind} {at}"].float().reshape(parts.groups, side) for at, side in enumerate(sides)] for kind in _KINDS]
             about = {name: texts[name] for name in (_NAME, _MODEL, _TOKENS)}
         except (KeyError, ValueError, RuntimeError, ZeroDivisionError) as error:
-            raise _refused(path, f"is no whole basis of a KV cache: {error}") from None
+            raise refused(path, f"is no whole basis of a KV cache: {error}") from None
         if shape.frame not in FRAMES or not all(bool(one.isfinite().all()) for own in (*axes, *means) for one in own):
-            raise _refused(path, "is no whole basis of a KV cache: its numbers are not those of one")
+            raise refused(path, "is no whole basis of a KV cache: its numbers are not those of one")
         products = [one @ one.transpose(-1, -2) - torch.eye(one.shape[-1]) for own in axes for one in own]
         if max(float(one.abs().max()) for one in products) > _ROUNDING:
-            raise _refused(path, "is no basis of a KV cache: its axes do not stand at right angles")
+            raise refused(path, "is no basis of a KV cache: its axes do not stand at right angles")
         return cls(axes, means, shape, about)
 
     def held_against(self, path: str | os.PathLike[str], name: str, model: str) -> None:
         """Refuses to turn the cache of another model."""
         if self.about[_MODEL] != model:
-            raise _refused(path, f"is of the model {self.about[_NAME]}, and {name} is served, whose configuration or weights are others")
+            raise refused(path, f"is of the model {self.about[_NAME]}, and {name} is served, whose configuration or weights are others")
 
     def held_against_shape(self, path: str | os.PathLike[str], shape: Shape) -> None:
         """Refuses a cache of another shape, or whose keys are not as they were when it was learned."""
         if self.shape != shape:
-            raise _refused(path, f"is of {self.shape}, and this engine has {shape}")
+            raise refused(path, f"is of {self.shape}, and this engine has {shape}")
 
 
-def _refused(path: str | os.PathLike[str], why: str) -> InputError:
+def refused(path: str | os.PathLike[str], why: str) -> InputError:
+    """What is wrong with a file, and how to come by one that is right."""
     said, way = f"basis {os.fspath(path)} {why}", "python -m trinity.vllm basis MODEL TEXT -o FILE makes one of the model that is served"
     return InputError(f"{said}\nhelp: {way}", said, way)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     if not path.is_file():
-        raise _refused(path, "is not there")
+        raise refused(path, "is not there")
     try:
         coded, texts = _core.load(str(path), None)
         tensors = {one[1]: _coded.decode(_coded.Encoded._of(one, "torch")) for one in coded}
     except (InputError, RunError) as error:
-        raise _refused(path, f"cannot be read: {str(error).splitlines()[0]}") from None
+        raise refused(path, f"cannot be read: {str(error).splitlines()[0]}") from None
     if texts.get(_MARK) != _VERSION:
-        raise _refused(path, f"is of version {texts[_MARK]}, and this Trinity reads {_VERSION}" if _MARK in texts else "is a container of something else")
+        raise refused(path, f"is of version {texts[_MARK]}, and this Trinity reads {_VERSION}" if _MARK in texts else "is a container of something else")
     return texts, tensors
 
 

@@ -1,8 +1,7 @@
 """The connector: which blocks of a prompt are kept, which are brought back, and what happens where one cannot be.
 
-Blocks of prompts are coded after the step that computed them, in a thread of their own, from a copy. A block that is
-not served is recomputed by vLLM (``kv_load_failure_policy = "recompute"``, which is insisted on), and nothing that was
-computed in the same step on top of it is kept.
+A block that is not served is recomputed by vLLM (``kv_load_failure_policy = "recompute"``, which is insisted on), and
+nothing that was computed in the same step on top of it is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,41 +23,19 @@ from ._basis import Basis
 from ._form import Form
 from ._frame import NotUndone, Rope, rope_of
 from ._identity import Adapters, model_of, served
-from ._layout import Layout, layout, unknown
+from ._layout import by_block, layout, unknown
 from ._order import order
-from ._store import BlockStore, Refused, chain, store_name
+from ._store import BlockStore, chain, store_name
+from ._worker import Group, Moved, Taken, Worker
 
 logger = init_logger("vllm.trinity")
 
 _OPTIONS = {"folder", "bits", "basis", "codec", "sink", "rope", "capacity_bytes", "memory_bytes", "threads"}
 #: Tokens of a prompt's beginning that keep every bit: at 3 bits a fifth of the loss, for 0.07 bit (docs/integrations.md).
 _SINK = 4
-#: Blocks that may wait to be coded; beyond that a step waits, so that memory stays bounded.
-_WAITING = 64
-#: Blocks that are decoded at once.
-_TOGETHER = 8
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 #: Whether keys are coded as they were before rotary positions.
 _ROPES = ("undo", "keep")
-
-
-@dataclass
-class Moved:
-    """A block on its way: of which request, which of its blocks, under which key, where in the paged cache."""
-
-    request: str
-    index: int
-    key: str
-    block: int
-
-
-@dataclass
-class Group:
-    """Layers whose blocks are of one shape and number format, and are coded together."""
-
-    caches: list[torch.Tensor]
-    layout: Layout
-    form: Form
 
 
 @dataclass
@@ -75,6 +51,9 @@ class Step(KVConnectorMetadata):
 
 class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     """KV blocks of prompts, coded, in a folder that engines share and that outlives them."""
+
+    #: What is done with blocks instead of keeping them.
+    taken: Taken | None = None
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -128,9 +107,9 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._local: dict[str, int] = {}
         self._finished: list[str] = []
         # Worker.
-        self._groups: list[Group] = []
-        self._pool = ThreadPoolExecutor(int(extra.get("threads", 1)), thread_name_prefix="trinity-kv")
-        self._waiting: list[Future[Any]] = []
+        self._threads = int(extra.get("threads", 1))
+        self._blocks_of_cache = int(getattr(kv_cache_config, "num_blocks", 0) or 0)
+        self.worker: Worker | None = None
         self._failed_blocks: set[int] = set()
         #: The first block of a request that could not be loaded: what is computed on top of it is not kept.
         self._poisoned: dict[str, int] = {}
@@ -218,16 +197,18 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for name, cache in kv_caches.items():
             if cache.dtype not in _DTYPES:
                 raise ValueError(f"TrinityConnector knows KV caches of f32, f16 and bf16, and {name} is {cache.dtype}")
-            kinds.setdefault((cache.dtype, tuple(cache.shape[1:])), []).append(cache)
-        self._groups = [self._group(caches) for caches in kinds.values()]
+            own = by_block(cache, self._blocks_of_cache)
+            kinds.setdefault((own.dtype, tuple(own.shape[1:])), []).append(own)
+        groups = [self._group(caches) for caches in kinds.values()]
+        self.worker = Worker(self._store, groups, logger, threads=self._threads, taken=self.taken)
 
     def _group(self, caches: list[torch.Tensor]) -> Group:
         dtype, shape = caches[0].dtype, caches[0].shape[1:]
         there = None
-        if len(shape) == 3 and shape[1] == self._block and shape[2] % 2 == 0:
-            # Heads, tokens, and the channels of keys and of values.
-            there = order(dtype, self._block, int(shape[2]) // 2)
-        heads, width = self._heads or ((int(shape[0]), int(shape[2]) // 2) if there is not None else (0, 0))
+        heads, width = self._heads or ((int(shape[0]), int(shape[2]) // 2) if len(shape) == 3 and shape[1] == self._block else (0, 0))
+        if width and tuple(shape[-3::2]) == (heads, 2 * width):
+            # Heads, tokens, and the channels of keys and of values: attention on CPUs has an order of its own in each head.
+            there = order(dtype, int(shape[-2]), width)
         known = layout(shape, self._block, heads, width, there)
         if known is None:
             logger.warning("trinity: blocks of %s are coded as they lie: which of their sides are tokens and heads is not clear", tuple(shape))
@@ -252,10 +233,6 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             logger.warning("trinity: keys are coded as attention keeps them: %s", why)
             return None
 
-    def _expected(self, index: int) -> dict[str, Any]:
-        """What a prompt's block of that index is coded as."""
-        return {f"{name} {at}": one for at, group in enumerate(self._groups) for name, one in group.form.expected(index).items()}
-
     def start_load_kv(self, forward_context: Any, **keywords: Any) -> None:
         step = self._get_connector_metadata()
         assert isinstance(step, Step)
@@ -264,19 +241,12 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         for request, first in step.computes_from.items():
             if request in self._poisoned and first <= self._poisoned[request]:
                 del self._poisoned[request]
-        for start in range(0, len(step.loads), _TOGETHER):
-            loads = step.loads[start : start + _TOGETHER]
-            found = self._store.get_many([(moved.key, self._expected(moved.index)) for moved in loads])
-            for moved, tensors in zip(loads, found):
-                if isinstance(tensors, Refused):
-                    logger.warning("block %d of request %s is computed anew: %s", moved.index, moved.request, tensors)
-                    self._failed_blocks.add(moved.block)
-                    self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
-                    continue
-                for at, group in enumerate(self._groups):
-                    own = {name: tensors[f"{name} {at}"] for name in group.form.expected(moved.index)}
-                    block = group.form.unpack(own, moved.index)
-                    group.layout.write(block.to(group.caches[0].device), [cache[moved.block] for cache in group.caches])
+        if self.worker is None:
+            return
+        for moved, why in self.worker.load(step.loads):
+            logger.warning("block %d of request %s is computed anew: %s", moved.index, moved.request, why)
+            self._failed_blocks.add(moved.block)
+            self._poisoned[moved.request] = min(moved.index, self._poisoned.get(moved.request, moved.index))
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
@@ -287,37 +257,16 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
     def wait_for_save(self) -> None:
         step = self._get_connector_metadata()
         assert isinstance(step, Step)
-        for moved in step.saves:
-            if moved.request in self._poisoned or moved.key in self._store:
-                continue
-            # A copy, since the engine may use the block again at once.
-            held = [group.layout.read([cache[moved.block] for cache in group.caches]).cpu() for group in self._groups]
-            self._waiting = [one for one in self._waiting if not one.done()]
-            while len(self._waiting) >= _WAITING:
-                self._waiting.pop(0).result()
-            self._waiting.append(self._pool.submit(self._keep, moved, held))
-
-    def _keep(self, moved: Moved, held: list[torch.Tensor]) -> None:
-        try:
-            if self._sink is not None and not all(bool(one.isfinite().all()) for one in held):
-                logger.warning("block %d of request %s is not kept: it has values that are not finite", moved.index, moved.request)
-                return
-            tensors: dict[str, torch.Tensor] = {}
-            exact: list[str] = []
-            for at, (group, block) in enumerate(zip(self._groups, held)):
-                tensors |= {f"{name} {at}": one for name, one in group.form.pack(block, moved.index).items()}
-                exact += [f"{name} {at}" for name in group.form.exact]
-            self._store.put(moved.key, tensors, exact=exact)
-        except Exception:
-            # What is not kept is computed again: serving goes on.
-            logger.exception("block %s is not kept", moved.key)
+        if self.worker is not None:
+            self.worker.save([moved for moved in step.saves if moved.request not in self._poisoned])
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         failed, self._failed_blocks = self._failed_blocks, set()
         return failed
 
     def shutdown(self) -> None:
-        self._pool.shutdown(wait=True)
+        if self.worker is not None:
+            self.worker.shutdown()
         if self._role == KVConnectorRole.WORKER:
             logger.info("trinity: %s", self._store.stats)
 

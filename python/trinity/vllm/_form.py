@@ -6,6 +6,7 @@ errors are the same share of each; in a basis of the model's, where there is one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -105,30 +106,36 @@ class Form:
         if self.rope is not None and self._before(index):
             coded[:, 0] = self.rope.undo(coded[:, 0], index * self.tokens + first)
         scales = coded.square().mean(dim=(2, 3, 4)).sqrt()
-        scales[scales == 0] = 1
+        scales.masked_fill_(scales == 0, 1)
         coded /= scales[:, :, None, None, None]
         return coded, scales
 
     def unpack(self, found: dict[str, torch.Tensor], index: int) -> torch.Tensor:
         """The block again."""
-        first, own = self._first(index), self._spans(index)
-        parts = [found[name] for name in self.expected(index)]
+        return self.unpack_many([found], [index])[0]
+
+    def unpack_many(self, found: Sequence[dict[str, torch.Tensor]], indices: Sequence[int]) -> torch.Tensor:
+        """Several blocks that are coded as the same tensors: ``(blocks, layers, keys and values, tokens, heads, channels)``."""
+        first, own, count = self._first(indices[0]), self._spans(indices[0]), len(found)
+        parts = [torch.stack([one[name] for one in found]) if count > 1 else found[0][name][None] for name in self.expected(indices[0])]
         if self.sink is None:
-            return torch.stack([one.view(self.layers, self.tokens, self.heads, self.width) for one in parts], 1)
-        block = torch.empty(self.layers, 2, self.tokens, self.heads, self.width, dtype=self.dtype)
+            return torch.stack([one.view(count, self.layers, self.tokens, self.heads, self.width) for one in parts], 2)
+        block = torch.empty(count, self.layers, 2, self.tokens, self.heads, self.width, dtype=self.dtype, device=parts[0].device)
         if first:
-            sink = parts.pop(0).view(2, first, self.layers, self.heads, self.width)
-            block[:, :, :first] = sink.permute(2, 0, 1, 3, 4)
-        scales = parts.pop() if own else torch.empty(2, 0)
-        most, basis = torch.finfo(self.dtype).max, self._turned(index)
-        for at, part in enumerate(parts):
-            (start, end), which = own[at % len(own)], at // len(own)
-            rows = part if basis is None else basis.back(part, which, at % len(own))
-            coded = rows.view(-1, end - start, self.heads, self.width).transpose(0, 1)
-            coded = coded * scales[which, start:end, None, None, None]
-            if which == 0 and self.rope is not None and self._before(index):
-                coded = self.rope.apply(coded, index * self.tokens + first)
-            block[start:end, which, first:] = coded.clamp_(-most, most)
+            sink = parts.pop(0).view(count, 2, first, self.layers, self.heads, self.width)
+            block[:, :, :, :first] = sink.permute(0, 3, 1, 2, 4, 5)
+        if own:
+            scales, basis = parts.pop(), self._turned(indices[0])
+            coded = torch.empty(count, 2, self.layers, self.tokens - first, self.heads, self.width, device=block.device)
+            for at, part in enumerate(parts):
+                (start, end), which = own[at % len(own)], at // len(own)
+                rows = part if basis is None else basis.back(part.flatten(0, 1), which, at % len(own))
+                coded[:, which, start:end] = rows.view(count, -1, end - start, self.heads, self.width).transpose(1, 2)
+            coded *= scales[..., None, None, None]
+            if self.rope is not None and self._before(indices[0]):
+                coded[:, 0] = self.rope.apply_many(coded[:, 0], [index * self.tokens + self._first(index) for index in indices])
+            most = torch.finfo(self.dtype).max
+            block[:, :, :, first:] = coded.clamp_(-most, most).transpose(1, 2)
         return block
 
 

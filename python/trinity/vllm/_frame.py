@@ -9,7 +9,7 @@ spoil nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -39,11 +39,19 @@ class Rope:
         self.interleaved = interleaved
         # Scaled rotations are longer than what they turn.
         self._norm = (self.cos**2 + self.sin**2).clamp_min(torch.finfo(torch.float32).tiny)
+        #: The same on other devices, as they were asked for.
+        self._there: dict[torch.device, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
         digest = hashlib.blake2b(bytes([interleaved]), digest_size=8)
         for one in (self.cos, self.sin):
             digest.update(one.numpy().tobytes())
         #: A hash of angles and pairs.
         self.identity = digest.hexdigest()
+
+    def _on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Cosines, sines and their squares' sum where keys are."""
+        if device not in self._there:
+            self._there[device] = self.cos.to(device), self.sin.to(device), self._norm.to(device)
+        return self._there[device]
 
     def _halves(self, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Views of the channels that are turned: the first of each pair, and the second."""
@@ -54,7 +62,7 @@ class Rope:
 
     def _turned(self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         first, second = self._halves(keys)
-        cos, sin = cos[:, None, :], sin[:, None, :]
+        cos, sin = cos[..., None, :], sin[..., None, :]
         turned = torch.empty_like(keys)
         own = self._halves(turned)
         own[0].copy_(first * cos).addcmul_(second, sin, value=-1)
@@ -69,13 +77,19 @@ class Rope:
 
     def undo(self, keys: torch.Tensor, start: int) -> torch.Tensor:
         """Keys ``(…, tokens, heads, channels)`` in f32, of positions from ``start`` on, as they were before."""
-        own = slice(start, start + keys.shape[-3])
-        return self._turned(keys, self.cos[own] / self._norm[own], -self.sin[own] / self._norm[own])
+        cos, sin, norm = (one[start : start + keys.shape[-3]] for one in self._on(keys.device))
+        return self._turned(keys, cos / norm, -sin / norm)
 
     def apply(self, keys: torch.Tensor, start: int) -> torch.Tensor:
         """The way back from `undo`."""
-        own = slice(start, start + keys.shape[-3])
-        return self._turned(keys, self.cos[own], self.sin[own])
+        cos, sin, _ = (one[start : start + keys.shape[-3]] for one in self._on(keys.device))
+        return self._turned(keys, cos, sin)
+
+    def apply_many(self, keys: torch.Tensor, starts: Sequence[int]) -> torch.Tensor:
+        """`apply` of several blocks, ``(blocks, layers, tokens, heads, channels)``, each from a position of its own on."""
+        cos, sin, _ = self._on(keys.device)
+        own = [slice(start, start + keys.shape[-3]) for start in starts]
+        return self._turned(keys, *(torch.stack([one[each] for each in own])[:, None] for one in (cos, sin)))
 
 
 def asked(module: Any, width: int) -> Rope:

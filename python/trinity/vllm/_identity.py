@@ -54,9 +54,13 @@ def _lasting(config: Any) -> Any:
 def model_of(vllm_config: Any) -> tuple[str, str]:
     """A model's name, and a hash of what its files say: what a basis of its keys and values is held against."""
     model = vllm_config.model_config
-    commit = str(getattr(getattr(model, "hf_config", None), "_commit_hash", None))
-    path = Path(model.model)
-    return path.resolve().name if path.exists() else str(model.model), _blake(fingerprint(model.model), commit)
+    return named(str(model.model), str(getattr(getattr(model, "hf_config", None), "_commit_hash", None)))
+
+
+def named(model: str, commit: str) -> tuple[str, str]:
+    """The same of a model by where it is, or its name on a hub and the commit there."""
+    path = Path(model)
+    return path.resolve().name if path.exists() else model, _blake(fingerprint(model), commit)
 
 
 def served(vllm_config: Any) -> dict[str, str]:

@@ -45,6 +45,20 @@ class Refused(Exception):
     """A block that is not served, and why."""
 
 
+@dataclass(frozen=True)
+class Stream:
+    """A matrix of f32 that the line-rate codec coded ahead: its bytes, how many of them are header, rows and columns."""
+
+    bytes: bytes | memoryview
+    head: int
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+
+
+#: What decodes streams: to tensors of some device, in their order.
+Streams = Callable[[Sequence[Stream]], Sequence[Any]]
+
+
 def chain(identity: str, tokens: Sequence[int], block: int, extras: Iterable[str] = ()) -> list[str]:
     """The keys of a prompt's full blocks: each a hash of what the model is, and of all tokens up to the block's end.
 
@@ -158,14 +172,14 @@ class BlockStore:
     def __contains__(self, key: str) -> bool:
         return self._path(key).exists()
 
-    def _encoded(self, tensors: Mapping[str, Any], exact: Collection[str]) -> list[_coded.Encoded]:
-        coded: dict[str, _coded.Encoded] = {}
-        lossy = {name: one for name, one in tensors.items() if name not in exact and self.bits is not None}
+    def _encoded(self, tensors: Mapping[str, Any], exact: Collection[str]) -> list[_coded.Encoded | Stream]:
+        coded: dict[str, _coded.Encoded | Stream] = {name: one for name, one in tensors.items() if isinstance(one, Stream)}
+        lossy = {name: one for name, one in tensors.items() if name not in coded and name not in exact and self.bits is not None}
         options: dict[str, Any] = {"class_": "kv-cache", "measure": False, "progress": False}
         if lossy:
             # Values that no codec takes at this rate are kept to the bit.
             with contextlib.suppress(InputError, RunError):
-                coded = dict(zip(lossy, _coded.encode(list(lossy.values()), bits=self.bits, codec=self.codec, **options)))
+                coded |= dict(zip(lossy, _coded.encode(list(lossy.values()), bits=self.bits, codec=self.codec, **options)))
         kept = {name: one for name, one in tensors.items() if name not in coded}
         if kept:
             codec = self.codec if self.bits is None else None
@@ -175,12 +189,15 @@ class BlockStore:
     def put(self, key: str, tensors: Mapping[str, Any], exact: Collection[str] = ()) -> int | None:
         """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written.
 
-        Tensors that ``exact`` names keep every bit.
+        Tensors that ``exact`` names keep every bit; a `Stream` is coded already.
         """
         if key in self:
             return None
         coded = self._encoded(tensors, exact)
-        own = [{"name": name, "bytes": len(one.bytes), "dtype": one.dtype, "shape": list(one.shape)} for name, one in zip(tensors, coded)]
+        own = [
+            {"name": name, "bytes": len(one.bytes), "dtype": one.dtype, "shape": list(one.shape)} | ({"stream": one.head} if isinstance(one, Stream) else {})
+            for name, one in zip(tensors, coded)
+        ]
         header = json.dumps({"key": key, "identity": self.identity, "tensors": own}).encode()
         body = b"".join([_MAGIC, len(header).to_bytes(4, "little"), header, *(one.bytes for one in coded)])
         whole = body + hashlib.blake2b(body, digest_size=_DIGEST).digest()
@@ -275,15 +292,15 @@ class BlockStore:
             raise found
         return found
 
-    def get_many(self, wanted: Sequence[tuple[str, Expected]], into: Any = "torch") -> list[dict[str, Any] | Refused]:
-        """What `get` gives of each block, or why it is not served; all of them are decoded at once."""
+    def get_many(self, wanted: Sequence[tuple[str, Expected]], into: Any = "torch", streams: Streams | None = None) -> list[dict[str, Any] | Refused]:
+        """What `get` gives of each block, or why it is not served; all of them are decoded at once, streams by ``streams`` where that is given."""
         opened: list[_Opened | Refused] = []
         for key, expected in wanted:
             try:
                 opened.append(self._opened(key, expected))
             except Refused as why:
                 opened.append(why)
-        found = _decoded(opened, into)
+        found = _decoded(opened, into, streams)
         for (key, _), own, block in zip(wanted, found, opened):
             if isinstance(own, Refused) or isinstance(block, Refused):
                 with self._lock:
@@ -305,71 +322,96 @@ class BlockStore:
                 whole = self._path(key).read_bytes()
             except OSError as error:
                 raise Refused(f"it cannot be read: {error}") from None
-        body, digest = whole[:-_DIGEST], whole[-_DIGEST:]
-        if not body.startswith(_MAGIC):
+        # A view: blocks are megabytes.
+        body, digest = memoryview(whole)[:-_DIGEST], whole[-_DIGEST:]
+        if not whole.startswith(_MAGIC) or len(body) < len(_MAGIC):
             raise Refused("it is no block of this version")
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
             raise Refused("its checksum does not hold: it is cut or damaged")
-        at = len(_MAGIC)
-        length = int.from_bytes(body[at : at + 4], "little")
-        header = json.loads(body[at + 4 : at + 4 + length])
-        if header["key"] != key:
-            raise Refused(f"it is the block of another key, {header['key']}")
-        if header["identity"] != self.identity:
+        try:
+            header, parts = _parsed(body)
+            of_key, of_identity = header["key"], header["identity"]
+            stated = {one["name"]: (one["dtype"], tuple(one["shape"])) for one in header["tensors"]}
+        except (ValueError, KeyError, TypeError):
+            # Its digest holds: who wrote it means something else by it.
+            raise Refused("it is no block of this version: its header is another") from None
+        if of_key != key:
+            raise Refused(f"it is the block of another key, {of_key}")
+        if of_identity != self.identity:
             raise Refused("it is of another model, number format or codec")
-        stated = {one["name"]: (one["dtype"], tuple(one["shape"])) for one in header["tensors"]}
         wanted = {name: (dtype, tuple(shape)) for name, (dtype, shape) in expected.items()}
         if stated != wanted:
             other = next(name for name in {**wanted, **stated} if stated.get(name) != wanted.get(name))
             raise Refused(f"`{other}` is {stated.get(other)} and not {wanted.get(other)}")
-        at += 4 + length
-        coded = {}
-        for one in header["tensors"]:
-            coded[one["name"]] = body[at : at + one["bytes"]]
-            at += one["bytes"]
-        return _Opened(whole, stated, coded)
+        return _Opened(whole, stated, parts)
+
+
+def _parsed(body: memoryview) -> tuple[dict[str, Any], dict[str, bytes | Stream]]:
+    """A file's header, and its containers and streams by name."""
+    at = len(_MAGIC)
+    length = int.from_bytes(body[at : at + 4], "little")
+    at += 4 + length
+    header: dict[str, Any] = json.loads(bytes(body[at - length : at]))
+    coded: dict[str, bytes | Stream] = {}
+    for one in header["tensors"]:
+        own = body[at : at + one["bytes"]]
+        coded[one["name"]] = Stream(own, int(one["stream"]), tuple(one["shape"])) if "stream" in one else bytes(own)
+        at += one["bytes"]
+    return header, coded
 
 
 @dataclass
 class _Opened:
-    """A block whose digest holds, and which is what was asked for: what its tensors are, and their containers."""
+    """A block whose digest holds, and which is what was asked for: what its tensors are, and their containers or streams."""
 
     whole: bytes
     stated: dict[str, tuple[str, tuple[int, ...]]]
-    coded: dict[str, bytes]
+    coded: dict[str, bytes | Stream]
 
 
-def _decoded(opened: Sequence[_Opened | Refused], into: Any) -> list[dict[str, Any] | Refused]:
-    """Decodes all containers of all blocks in one call; what cannot be decoded is found block by block."""
+def _decoded(opened: Sequence[_Opened | Refused], into: Any, streams: Streams | None) -> list[dict[str, Any] | Refused]:
+    """Decodes all containers of all blocks in one call, and all streams in another; what cannot be decoded is found block by block."""
     served = [one for one in opened if isinstance(one, _Opened)]
     if not served:
         return [one for one in opened if isinstance(one, Refused)]
+    coded = [one for block in served for one in block.coded.values()]
     try:
-        flat = _core.decode([container for one in served for container in one.coded.values()], None)
+        contained = iter(_core.decode([one for one in coded if not isinstance(one, Stream)], None))
+        ahead = [one for one in coded if isinstance(one, Stream)]
+        streamed = iter([_of_stream(one, into) for one in ahead] if streams is None else streams(ahead) if ahead else [])
     except (InputError, RunError) as error:
         if len(served) == 1:
             why = Refused(f"it cannot be decoded: {error}")
             return [why if isinstance(one, _Opened) else one for one in opened]
-        return [own for one in opened for own in _decoded([one], into)]
-    at = iter(flat)
-    found: list[dict[str, Any] | Refused] = []
-    for one in opened:
-        if isinstance(one, Refused):
-            found.append(one)
+        return [own for one in opened for own in _decoded([one], into, streams)]
+    return [one if isinstance(one, Refused) else _block(one, contained, streamed, into) for one in opened]
+
+
+def _block(opened: _Opened, contained: Iterator[Any], streamed: Iterator[Any], into: Any) -> dict[str, Any] | Refused:
+    """A block's tensors, of what was decoded of its containers and streams."""
+    tensors: dict[str, Any] = {}
+    other = None
+    for name, stated in opened.stated.items():
+        if isinstance(opened.coded[name], Stream):
+            tensors[name] = next(streamed)
             continue
-        tensors: dict[str, Any] = {}
-        other = None
-        for name, stated in one.stated.items():
-            memory, dtype, shape, carried = next(at)
-            if carried is not None or (dtype, tuple(shape)) != stated:
-                other = name
-            else:
-                tensors[name] = _arrays.array(memory, dtype, shape, into)
-        found.append(tensors if other is None else Refused(f"`{other}` is not what the block says of it"))
-    return found
+        memory, dtype, shape, carried = next(contained)
+        if carried is not None or (dtype, tuple(shape)) != stated:
+            other = name
+        else:
+            tensors[name] = _arrays.array(memory, dtype, shape, into)
+    return tensors if other is None else Refused(f"`{other}` is not what the block says of it")
 
 
-def _plain_bytes(encoded: _coded.Encoded) -> int:
+def _of_stream(stream: Stream, into: Any) -> Any:
+    """A stream's matrix, by a CPU."""
+    rows, cols, memory = _core.line_decode(bytes(stream.bytes))
+    if (rows, cols) != stream.shape:
+        raise InputError(f"a stream is of {rows} × {cols} values, and its matrix is {stream.shape}")
+    return _arrays.array(memory, stream.dtype, list(stream.shape), into)
+
+
+def _plain_bytes(encoded: _coded.Encoded | Stream) -> int:
     width = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 1, "f8_e5m2": 1}.get(encoded.dtype, 1)
     values = 1
     for side in encoded.shape:
