@@ -54,16 +54,14 @@ pub fn line_plan<'py>(
     Ok(PyBytes::new(py, &head))
 }
 
-/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of `rows` of them; with a trellis where
-/// all that pays is chosen, or where `trellis` says so.
+/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of them, whose rows and columns are `shape`;
+/// with a trellis where all that pays is chosen, or where `trellis` says so.
 #[pyfunction]
-#[pyo3(signature = (sample, rows, cols, bits, best, of_rows, trellis=false))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (sample, shape, bits, best, of_rows, trellis=false))]
 pub fn line_plan_of_sample<'py>(
     py: Python<'py>,
     sample: PyBuffer<f32>,
-    rows: usize,
-    cols: usize,
+    (rows, cols): (usize, usize),
     bits: f64,
     best: bool,
     of_rows: usize,

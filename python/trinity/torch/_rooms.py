@@ -134,7 +134,7 @@ class Rooms:
         flat = sample.reshape(-1).contiguous().numpy()
         # A little below the rate: what is not in the sample may need more.
         target_bits = 0.98 * self.bits
-        return _core.line_plan_of_sample(flat, sample.shape[0], self.cols, target_bits, self.best, of_rows, self.trellis)
+        return _core.line_plan_of_sample(flat, (sample.shape[0], self.cols), target_bits, self.best, of_rows, self.trellis)
 
     def adopt(self, plan: bytes) -> None:
         """Codes under a plan from now on."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
@@ -18,9 +18,6 @@ from .._errors import InputError
 from ..vllm._basis import FRAMES, Basis, Shape, refused
 from ..vllm._frame import NotUndone, Rope
 from ..vllm._identity import named
-
-if TYPE_CHECKING:
-    from ._cache import CodedLayer
 
 #: Rotary positions whose angles hang on nothing but the position.
 _STEADY = ("default", "linear", "llama3", "yarn")
@@ -54,10 +51,25 @@ class Piece:
         return int(self.page.coded[self.which].values) // self._layers
 
 
+class Layer(Protocol):
+    """What a span has to know of a layer's cache: its tail of tokens, what lies before it, and how many pages it keeps decoded."""
+
+    keys: Any
+    values: Any
+    pages: list[tuple[list[Any], list[Any]]]
+    _first: tuple[torch.Tensor, torch.Tensor] | None
+    _kept: int
+    _span: Span | None
+
+    def _tail(self) -> int: ...
+
+    def _before(self) -> int: ...
+
+
 class Span:
     """Layers that are turned together, one part of a basis."""
 
-    def __init__(self, basis: Basis, rope: Rope | None, at: int, layers: Sequence[CodedLayer]) -> None:
+    def __init__(self, basis: Basis, rope: Rope | None, at: int, layers: Sequence[Layer]) -> None:
         self._basis, self._rope, self._at, self._layers = basis, rope, at, list(layers)
         # Decoded for layers that will ask for them next.
         self._ahead: dict[tuple[TurnedPage, int], dict[int, torch.Tensor]] = {}
@@ -67,7 +79,7 @@ class Span:
         for one in self._layers:
             one._span = self
 
-    def code(self, layer: CodedLayer, page: int, window: int, coded: Coded) -> None:
+    def code(self, layer: Layer, page: int, window: int, coded: Coded) -> None:
         """Codes pages once the span's last layer has their tokens."""
         if layer is not self._layers[-1]:
             return
