@@ -61,7 +61,7 @@ pub fn line_plan<'py>(
 pub fn line_plan_of_sample<'py>(
     py: Python<'py>,
     sample: PyBuffer<f32>,
-    (rows, cols): (usize, usize),
+    shape: (usize, usize),
     bits: f64,
     best: bool,
     of_rows: usize,
@@ -71,12 +71,12 @@ pub fn line_plan_of_sample<'py>(
     if trellis {
         options.log2_states = TRELLIS_LOG2_STATES;
     }
-    if of_rows != rows {
+    if of_rows != shape.0 {
         // A plan of columns stands for any number of rows; one of rows has a class for each of them.
         options.fixed.transposed = Some(false);
     }
     let values = values(py, &sample)?;
-    let (plan, _) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
+    let (plan, _) = py.detach(|| planned(&values, shape, bits, &options)).map_err(Failure::input)?;
     let mut head = Vec::new();
     Plan { rows: of_rows, ..plan }.write(&mut head);
     Ok(PyBytes::new(py, &head))
