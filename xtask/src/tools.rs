@@ -95,7 +95,8 @@ fn apt(prefix: &[&str], args: &[&str]) -> Result<(), String> {
     let words: Vec<&str> = prefix
         .iter()
         .copied()
-        .chain(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"])
+        // Another apt-get ends at some time.
+        .chain(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"])
         .chain(args.iter().copied())
         .collect();
     let output = Command::new(words[0])

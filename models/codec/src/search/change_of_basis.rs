@@ -40,55 +40,36 @@ pub fn choose_basis<'a>(
         let own = plans.iter().filter(|plan| plan.preconditioning == listed);
         own.map(|plan| Plan { preconditioning: change, ..plan.clone() }).collect()
     };
-    let (signalled, others): (Vec<Preconditioning>, Vec<Preconditioning>) =
+    let (mut signalled, others): (Vec<Preconditioning>, Vec<Preconditioning>) =
         changes.into_iter().partition(|change| matches!(change, Preconditioning::Signalled { .. }));
-    let mut found: Vec<BasisChoice<'a>> = Vec::new();
-    let mut as_it_is = None;
-    for change in others {
-        if change == Preconditioning::None {
-            as_it_is = Some((found.len(), choose_near(profile, &in_basis(change), &plain, target, None)?));
-        } else {
-            let input = plain.rebased(change, basis);
-            let chosen = choose_near(profile, &in_basis(change), &input, target, None)?;
-            found.push(BasisChoice { input, chosen });
-        }
-    }
-    if !signalled.is_empty() {
-        // Matrices are fitted near the step that plans without them find.
-        let known = as_it_is.as_ref().map(|(_, chosen)| chosen.first_step(&plain, target).exp2());
-        let step = match known {
-            Some(step) => step,
-            None => first_step(target, &plain, &Samples::new(&plain, profile))?,
-        };
-        let noise = ERROR_PER_SQUARED_STEP * step * step;
-        let fixed = as_it_is.is_none() && found.is_empty();
-        let coarse = noise * plain.count as f64 > THRESHOLDS.finest_nmse * plain.energy;
-        let signalled = if fixed || coarse { signalled } else { Vec::new() };
-        for Promising { change, promise, crossing } in
-            promising(&signalled, &plain, noise, profile.rules.unless(fixed))
-        {
-            let input = state(change, &plain, noise, crossing);
-            // Whatever the step, matrices take what they take.
-            let most =
-                if let Rate::Bits(bits) = target { THRESHOLDS.matrix_share * bits } else { f64::INFINITY };
-            let shared = profile.rules.unless(fixed).has(Rule::MatrixShare);
-            if shared && input.signalled_bits_per_value() > most {
+    let mut found: Vec<(Option<Input<'a>>, Chosen)> = Vec::new();
+    let mut waiting: Vec<Candidate> = others.into_iter().map(Candidate::listed).collect();
+    loop {
+        for candidate in waiting {
+            let input = candidate.rebased(&plain, basis);
+            let taken = input.as_ref().map_or(0.0, Input::signalled_bits_per_value);
+            if taken > candidate.most {
                 continue;
             }
-            let mut plans = in_basis(change);
-            if profile.rules.has(Rule::AcrossOnly) && plans.iter().any(|plan| crosses(change, plan)) {
-                plans.retain(|plan| crosses(change, plan));
+            let mut plans = in_basis(candidate.change);
+            let crosses = |plan: &Plan| crosses(candidate.change, plan);
+            if profile.rules.has(Rule::AcrossOnly) && plans.iter().any(crosses) {
+                plans.retain(crosses);
             }
-            // A rate that is met with less allows a smaller step.
-            let saved = if matches!(target, Rate::Bits(_)) { promise.clamp(0.0, 1.0) } else { 0.0 };
-            let from = Some(step * (-0.5 * saved).exp2());
-            let chosen = choose_near(profile, &plans, &input, target, from)?;
-            found.push(BasisChoice { input, chosen });
+            let own = input.as_ref().unwrap_or(&plain);
+            let chosen = choose_near(profile, &plans, own, target, candidate.from)?;
+            found.push((input, chosen));
         }
+        if signalled.is_empty() {
+            break;
+        }
+        waiting = matrices(profile, &std::mem::take(&mut signalled), &plain, target, &found)?;
     }
-    if let Some((at, chosen)) = as_it_is {
-        found.insert(at, BasisChoice { input: plain, chosen });
-    }
+    let mut plain = Some(plain);
+    let mut found: Vec<BasisChoice<'a>> = found
+        .into_iter()
+        .filter_map(|(input, chosen)| Some(BasisChoice { input: input.or_else(|| plain.take())?, chosen }))
+        .collect();
     // Steps differ by how well they were predicted, so costs are compared in bits; what is listed
     // later must be better by a margin.
     let best = (1..found.len()).fold(0, |best, at| {
@@ -100,6 +81,69 @@ pub fn choose_basis<'a>(
     }
     found.swap(0, best);
     Ok(found)
+}
+
+/// A change of basis to look into.
+struct Candidate {
+    change: Preconditioning,
+    /// A step that is not far, where one is known.
+    from: Option<f64>,
+    /// Bits per value that its matrices may take, whatever the step.
+    most: f64,
+    /// What fits matrices that the stream states: noise, and the bits per value that a
+    /// transform across them may save.
+    noise: f64,
+    crossing: f64,
+}
+
+impl Candidate {
+    fn listed(change: Preconditioning) -> Self {
+        Self { change, from: None, most: f64::INFINITY, noise: 0.0, crossing: 0.0 }
+    }
+
+    /// The matrix in this basis, where that is another than its own.
+    fn rebased<'a>(&self, plain: &Input<'a>, basis: Option<&'a Basis>) -> Option<Input<'a>> {
+        match self.change {
+            Preconditioning::None => None,
+            Preconditioning::Signalled { log2_size, columns } => {
+                let rows = plain.rows_along(columns);
+                let signalled = Signalled::fitted(rows, 1 << log2_size, self.noise, self.crossing);
+                Some(plain.rebased_by(signalled, columns))
+            }
+            change => Some(plain.rebased(change, basis)),
+        }
+    }
+}
+
+/// Matrices that may pay, fitted near the step that plans without them found.
+fn matrices(
+    profile: &Profile,
+    signalled: &[Preconditioning],
+    plain: &Input<'_>,
+    target: Rate,
+    found: &[(Option<Input<'_>>, Chosen)],
+) -> Result<Vec<Candidate>, Error> {
+    let step = match found.iter().find(|(input, _)| input.is_none()) {
+        Some((_, as_it_is)) => as_it_is.first_step(plain, target).exp2(),
+        None => first_step(target, plain, &Samples::new(plain, profile))?,
+    };
+    let noise = ERROR_PER_SQUARED_STEP * step * step;
+    let fixed = found.is_empty();
+    if !fixed && noise * plain.count as f64 <= THRESHOLDS.finest_nmse * plain.energy {
+        return Ok(Vec::new());
+    }
+    let rules = profile.rules.unless(fixed);
+    // A rate that is met with less allows a smaller step.
+    let (most, is_saved) = match target {
+        Rate::Bits(bits) if rules.has(Rule::MatrixShare) => (THRESHOLDS.matrix_share * bits, 1.0),
+        Rate::Bits(_) => (f64::INFINITY, 1.0),
+        _ => (f64::INFINITY, 0.0),
+    };
+    let candidate = |Promising { change, promise, crossing }| {
+        let from = Some(step * (-0.5 * is_saved * promise.clamp(0.0, 1.0)).exp2());
+        Candidate { change, from, most, noise, crossing }
+    };
+    Ok(promising(signalled, plain, noise, rules).into_iter().map(candidate).collect())
 }
 
 /// Signalled matrices that may pay.
@@ -134,17 +178,6 @@ fn promising(signalled: &[Preconditioning], plain: &Input<'_>, noise: f64, rules
         judged.iter().map(|own| own.promise).fold(THRESHOLDS.promise + THRESHOLDS.promise_behind, f64::max);
     judged.retain(|own| !rules.has(Rule::Promise) || own.promise >= most - THRESHOLDS.promise_behind);
     judged
-}
-
-/// The matrix in the basis that suits it, which its stream will state.
-fn state<'a>(change: Preconditioning, plain: &Input<'a>, noise: f64, crossing: f64) -> Input<'a> {
-    match change {
-        Preconditioning::Signalled { log2_size, columns } => {
-            let signalled = Signalled::fitted(plain.rows_along(columns), 1 << log2_size, noise, crossing);
-            plain.rebased_by(signalled, columns)
-        }
-        _ => plain.rebased(change, None),
-    }
 }
 
 /// Whether a plan has something left to find: not along what was rebased.

@@ -15,8 +15,8 @@ use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tile};
 use crate::format::trinity::tiles::code::encode_tile;
 use crate::matrix::Matrix;
 use crate::search::estimate;
-use crate::search::input::{ERROR_PER_SQUARED_STEP, Input};
-use crate::search::predictor::{Measured, Predicted, Predictor};
+use crate::search::input::ERROR_PER_SQUARED_STEP;
+use crate::search::predictor::{Measured, Predicted, Predictor, tried_bits_per_value};
 use crate::search::profile::Profile;
 use crate::search::rules::{Rule, Rules, THRESHOLDS};
 use crate::search::sample::{Beyond, Sample, Samples};
@@ -46,10 +46,11 @@ fn trial_with(
 ) -> Trial {
     let lambda = decision.1;
     let input = samples.input;
-    let sample = samples.first(plan.transposed).tried();
-    let Matrix { rows, cols, .. } = *sample;
+    let sample = samples.first(plan.transposed);
+    let tried = sample.tried();
+    let Matrix { rows, cols, .. } = *tried;
     let tile = Tile { row: 0, col: 0, rows, cols };
-    let (coded, _) = encode_tile(plan, &input.scalars(plan, step, shifts), decision, sample, &tile);
+    let (coded, _) = encode_tile(plan, &input.scalars(plan, step, shifts), decision, tried, &tile);
     let count = (rows * cols) as f64;
     // Lane states and the like weigh nothing in a tile of full size.
     let Bits { symbols, raw, side, prediction, .. } = coded.bits;
@@ -57,7 +58,7 @@ fn trial_with(
     let (of_blocks, of_rows) =
         if plan.prediction.intra { (prediction, side) } else { (0.0, side + prediction) };
     let of_values = (symbols + raw + of_blocks) / count;
-    let bits_per_value = input.bits_per_value(plan, of_values, of_rows / rows as f64);
+    let bits_per_value = sample.bits_per_value(plan, of_values, of_rows / rows as f64);
     let error_per_value = coded.squared_error / count;
     let cost = error_per_value / f64::from(step).powi(2) + f64::from(lambda) * bits_per_value;
     Trial {
@@ -215,17 +216,16 @@ fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision:
         Trial { centroids: once.centroids, ..found }
     };
     let sample = samples.first(predictor.plan.transposed);
-    let of_tried = Predictor::new(&predictor.plan, samples.input, step, sample.tried());
-    let learned =
-        of_tried.bits_per_value(predictor.plan.weights, samples.input, sample) - predictor.bits_per_value;
+    let scalars = samples.input.scalars(&predictor.plan, step, Centroids::default());
+    let learned = tried_bits_per_value(&predictor.plan, &scalars, sample) - predictor.bits_per_value;
     let Beyond { bits: beyond, error: times, slopes } = samples.beyond(0, step);
     // Ends of paths are errors rather than bits, and the sample's are its own.
-    let paths = samples.input.path_bits_per_value(&predictor.plan);
+    let paths = sample.path_bits_per_value(&predictor.plan);
     // A code that has learned what is rare spends less on it, at the same cost: at
     // low rates, of which a quarter is left with every bit.
     let spent = found.bits_per_value - paths - learned;
     let correction = (THRESHOLDS.bias_correction * (-2.0 * spent).exp2()).min(0.1);
-    let fewer = Input::end_bits_per_value(&predictor.plan, sample.matrix.cols) - paths;
+    let fewer = sample.own_path_bits_per_value(&predictor.plan) - paths;
     Trial {
         bits_per_value: spent - correction,
         error_per_value: found.error_per_value * times * (2.0 * (correction - fewer)).exp2(),
@@ -293,7 +293,7 @@ struct Judge<'a> {
 /// A plan on its way into the comparison, and what was found before it.
 struct Considered<'c> {
     plan: &'c Plan,
-    found: &'c [(Predictor, Trial)],
+    found: &'c [(Predictor<'c>, Trial)],
     /// Least costs by orientation of plans that learn no transform and that do.
     least: [[f64; 2]; 2],
     /// Whether any plan of the profile learns a transform.
@@ -383,30 +383,29 @@ impl<'a> Judge<'a> {
         Self { samples, which, step, lambda, few_values, rules, beyond, untransformed: RefCell::default() }
     }
 
-    fn sample(&self, plan: &Plan) -> &Sample {
+    fn sample(&self, plan: &Plan) -> &'a Sample {
         self.samples.of(self.which, plan.transposed)
     }
 
-    fn predictor(&self, plan: &Plan) -> Predictor {
-        Predictor::new(plan, self.samples.input, self.step, &self.sample(plan).matrix)
+    fn predictor(&self, plan: &Plan) -> Predictor<'a> {
+        let scalars = self.samples.input.scalars(plan, self.step, Centroids::default());
+        Predictor::new(plan, &scalars, self.sample(plan))
     }
 
-    fn weigh(&self, predictor: &Predictor, weights: u8) -> Predicted {
+    fn weigh(&self, predictor: &Predictor<'_>, weights: u8) -> Predicted {
         let like = |plan: &Plan| {
             plan.transposed == predictor.plan.transposed && plan.prediction == predictor.plan.prediction
         };
         let untransformed = self.untransformed.borrow();
         let unlearned = untransformed.iter().find(|(plan, ..)| is_learned(&predictor.plan) && like(plan));
         let unlearned = unlearned.map(|(_, _, measured)| *measured);
-        let sample = self.sample(&predictor.plan);
-        let mut predicted =
-            predictor.with_weights(weights, self.samples.input, self.lambda, sample, unlearned);
+        let mut predicted = predictor.with_weights(weights, self.lambda, unlearned);
         predicted.trial.bits_per_value += self.beyond;
         predicted
     }
 
     /// A prediction of a plan, which others are seen beside if it has no transform.
-    fn judge(&self, plan: &Plan) -> (Predictor, Trial) {
+    fn judge(&self, plan: &Plan) -> (Predictor<'a>, Trial) {
         let predictor = self.predictor(plan);
         let Predicted { trial, measured } = self.weigh(&predictor, plan.weights);
         if plan.transform == Transform::None {
@@ -421,9 +420,9 @@ impl<'a> Judge<'a> {
     }
 
     /// Predicts all plans that no rule leaves out.
-    fn contenders(&self, plans: &[&Plan]) -> Vec<(Predictor, Trial)> {
+    fn contenders(&self, plans: &[&Plan]) -> Vec<(Predictor<'a>, Trial)> {
         let learns = plans.iter().any(|plan| is_learned(plan));
-        let mut found: Vec<(Predictor, Trial)> = Vec::new();
+        let mut found: Vec<(Predictor<'a>, Trial)> = Vec::new();
         let mut least = [[f64::INFINITY; 2]; 2];
         for plan in self.by_transform(plans) {
             let considered = Considered { plan, found: &found, least, learns };
@@ -460,7 +459,7 @@ impl<'a> Judge<'a> {
 
     /// The best of them, and the next that are not like it; those that are close are
     /// seen on a second sample, too.
-    fn decide(&self, found: Vec<(Predictor, Trial)>, second: Option<&Self>) -> Option<Decided> {
+    fn decide(&self, found: Vec<(Predictor<'a>, Trial)>, second: Option<&Self>) -> Option<Decided<'a>> {
         let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
         costs.sort_by(f64::total_cmp);
         let last = costs.get(THRESHOLDS.finalists - 1).or(costs.last())?;
@@ -469,7 +468,7 @@ impl<'a> Judge<'a> {
         let is_final = |trial: &Trial| trial.cost <= bound;
         let contested = found.iter().filter(|(_, trial)| is_final(trial)).count() > 1;
         let second = second.filter(|_| contested);
-        let mut judged: Vec<Decided> = Vec::new();
+        let mut judged: Vec<Decided<'a>> = Vec::new();
         let mut others: Vec<Trial> = Vec::new();
         for (predictor, trial) in found {
             others.push(trial.clone());
@@ -484,7 +483,7 @@ impl<'a> Judge<'a> {
                 });
             }
         }
-        let better = |a: Decided, b: Decided| {
+        let better = |a: Decided<'a>, b: Decided<'a>| {
             if is_cheaper(&a.best, &b.best, self.lambda, self.few_values) { b } else { a }
         };
         let best = judged.into_iter().reduce(better)?;
@@ -507,7 +506,7 @@ impl<'a> Judge<'a> {
     }
 
     /// A prediction of a plan, after the one without its transform.
-    fn beside_untransformed(&self, plan: &Plan) -> (Predictor, Trial) {
+    fn beside_untransformed(&self, plan: &Plan) -> (Predictor<'a>, Trial) {
         let unlearned = Plan { transform: Transform::None, ..plan.clone() };
         let is_seen = self.untransformed.borrow().iter().any(|(seen, ..)| *seen == unlearned);
         if is_learned(plan) && !is_seen {
@@ -518,10 +517,10 @@ impl<'a> Judge<'a> {
 }
 
 /// What is best by prediction.
-struct Decided {
-    predictor: Predictor,
+struct Decided<'a> {
+    predictor: Predictor<'a>,
     /// The predictor on the second sample.
-    also: Option<Predictor>,
+    also: Option<Predictor<'a>>,
     best: Trial,
     next: Vec<Next>,
 }

@@ -13,9 +13,6 @@ use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Centroids;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-/// What the ends of trellis paths cost in a segment.
-const PATH_END_BITS: f64 = 10.0;
-
 /// Error of a value over its squared step, about, for a trellis in its prime.
 pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
 
@@ -119,28 +116,9 @@ impl<'a> Input<'a> {
         if columns { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
     }
 
-    /// Bits per value of the whole from those of a sample: of each value, and of
-    /// each row, which all of its columns share.
-    pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
-        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        of_value + of_row / cols as f64 + self.path_bits_per_value(plan) + self.signalled_bits_per_value()
-    }
-
     /// What the stream says of a basis.
     pub fn signalled_bits_per_value(&self) -> f64 {
         self.signalled_bits / self.count.max(1) as f64
-    }
-
-    /// What the ends of trellis paths cost in the whole.
-    pub fn path_bits_per_value(&self, plan: &Plan) -> f64 {
-        let cols = if plan.transposed { self.matrix.rows } else { self.matrix.cols };
-        Self::end_bits_per_value(plan, cols)
-    }
-
-    /// What they cost in rows of so many values: paths end with their segment, which
-    /// costs short rows more.
-    pub fn end_bits_per_value(plan: &Plan, cols: usize) -> f64 {
-        PATH_END_BITS / cols.min(plan.path_values()).max(1) as f64
     }
 
     /// What is taken from every value. A mean makes the two sides alike, which

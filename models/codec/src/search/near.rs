@@ -65,17 +65,16 @@ pub fn choose_near(
         Some(step) => step,
         None => first_step(target, input, &samples)?,
     });
-    let (mut trial, mut next) = choose(profile, plans, &samples, step);
-    for _ in 1..CHOICES {
+    let mut choices = 1;
+    loop {
+        let (trial, next) = choose(profile, plans, &samples, step);
         let ahead = octaves_ahead(&trial, input, target);
         let nearer = rounded(f64::from(step) * ahead.exp2());
-        if ahead.abs() <= NEAR || nearer == step {
-            break;
+        if choices == CHOICES || ahead.abs() <= NEAR || nearer == step {
+            return Ok(Chosen { trial, step, next });
         }
-        step = nearer;
-        (trial, next) = choose(profile, plans, &samples, step);
+        (step, choices) = (nearer, choices + 1);
     }
-    Ok(Chosen { trial, step, next })
 }
 
 /// Octaves by which the step of a trial should grow, as far as it tells.

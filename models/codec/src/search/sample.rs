@@ -2,8 +2,9 @@
 //! to transforms and means.
 //!
 //! A sample is runs of rows by runs of columns, evenly spread over the matrix and
-//! the same for both orientations, so that both are judged on the same values. Knows
-//! nothing of what plans cost.
+//! the same for both orientations, so that both are judged on the same values. It
+//! says what costs of its values and rows are in the whole, and knows nothing of how
+//! they are found.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -31,6 +32,8 @@ const SHARE: usize = 24;
 /// transform of rows, or of blocks, to be tried beside learned ones, which find
 /// most of it, too.
 const ALIKE: (f64, f64) = (0.2, 0.3);
+/// What the ends of trellis paths cost in a segment.
+const PATH_END_BITS: f64 = 10.0;
 /// Bits per value that means of rows or columns must promise to be tried.
 const MEANS_PROMISE: f64 = 0.01;
 
@@ -288,9 +291,11 @@ pub struct Sample {
     tried: OnceCell<Matrix>,
     /// Rows of a tile, of which those of the sample come first.
     tile_rows: usize,
-    /// Values of the whole matrix.
+    /// Values of the whole matrix, and of its coded rows.
     all_values: usize,
-    /// Whether rows or columns are coefficients of signalled matrices.
+    all_cols: usize,
+    /// What matrices that the stream states take, where rows or columns are their coefficients.
+    signalled_bits_per_value: f64,
     is_rebased: bool,
 }
 
@@ -304,8 +309,19 @@ impl Sample {
         let tile_rows = Tiling::new(rows, cols, tile_values).tile_rows;
         let lines = Lines::new(&matrix);
         let (shared_bits, alike, mean_bits, tried) = Default::default();
-        let (all_values, is_rebased) = (input.count, input.signalled.is_some());
-        Self { shared_bits, alike, mean_bits, lines, matrix, tried, tile_rows, all_values, is_rebased }
+        Self {
+            shared_bits,
+            alike,
+            mean_bits,
+            lines,
+            matrix,
+            tried,
+            tile_rows,
+            all_values: input.count,
+            all_cols: cols,
+            signalled_bits_per_value: input.signalled_bits_per_value(),
+            is_rebased: input.signalled.is_some(),
+        }
     }
 
     /// Bits per value that columns share, about.
@@ -337,11 +353,36 @@ impl Sample {
         }
     }
 
-    /// Values that share a bit of the means, in a matrix of so many coded columns.
-    pub fn values_of_mean(&self, means: MeanOf, cols: usize) -> f64 {
-        let of_rows = if means.rows { self.matrix.rows * cols } else { usize::MAX };
-        let of_columns = if means.columns { self.matrix.cols * self.tile_rows } else { usize::MAX };
-        of_rows.min(of_columns) as f64
+    /// Bits per value of the whole from those of a sample: of each value, and of
+    /// each row, which all of its columns share.
+    pub fn bits_per_value(&self, plan: &Plan, of_value: f64, of_row: f64) -> f64 {
+        of_value
+            + of_row / self.all_cols as f64
+            + self.path_bits_per_value(plan)
+            + self.signalled_bits_per_value
+    }
+
+    /// A sample's bits of means, as bits per value of the whole.
+    pub fn mean_bits_per_value(&self, MeanOf { rows, columns }: MeanOf, bits: f64) -> f64 {
+        let of_rows = if rows { self.matrix.rows * self.all_cols } else { usize::MAX };
+        let of_columns = if columns { self.matrix.cols * self.tile_rows } else { usize::MAX };
+        bits / of_rows.min(of_columns) as f64
+    }
+
+    /// The share of the whole's columns that the sample has.
+    pub fn width(&self) -> f64 {
+        self.matrix.cols as f64 / self.all_cols.max(1) as f64
+    }
+
+    /// What the ends of trellis paths cost in the whole: paths end with their segment, which costs
+    /// short rows more.
+    pub fn path_bits_per_value(&self, plan: &Plan) -> f64 {
+        end_bits_per_value(plan, self.all_cols)
+    }
+
+    /// What they cost in the sample.
+    pub fn own_path_bits_per_value(&self, plan: &Plan) -> f64 {
+        end_bits_per_value(plan, self.matrix.cols)
     }
 
     /// What is coded to see what a plan takes: every other piece of a sample that
@@ -387,6 +428,10 @@ impl Sample {
         let times = self.times();
         if times <= 1.0 { 0.0 } else { 1.0 - 0.5 * times.log2() / (times - 1.0) }
     }
+}
+
+fn end_bits_per_value(plan: &Plan, cols: usize) -> f64 {
+    PATH_END_BITS / cols.min(plan.path_values()).max(1) as f64
 }
 
 /// Mean and variance of each row and each column of a sample.
