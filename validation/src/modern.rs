@@ -250,3 +250,6 @@ fn llm(row: &CsvRow<'_>, run: &Run) -> Result<String, Problem> {
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

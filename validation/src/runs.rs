@@ -600,3 +600,6 @@ pub(crate) fn machine_of(gpu: &str) -> Option<&'static str> {
     ];
     KNOWN.iter().find(|(prefix, _)| gpu.starts_with(prefix)).map(|(_, cluster)| *cluster)
 }
+
+#[cfg(test)]
+mod tests;
