@@ -240,7 +240,9 @@ mod tests {
     fn wide_and_narrow_copies_give_the_same_bits() {
         let mut lcg = Lcg(1);
         let mut random = move || lcg.uniform() - 0.5;
-        let (rows, cols) = (70, 150);
+        // More than a block of rows, and than a group of columns.
+        let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
+        let (rows, cols) = if all { (70, 150) } else { (34, 75) };
         let values = (0..rows * cols).map(|i| random() * (1.0 + (i % 9) as f32) + random()).collect();
         let matrix = Matrix { rows, cols, values };
         let tile = Tile { row: 0, col: 0, rows, cols };
