@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -295,6 +296,20 @@ def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
         assert not (tmp_path / "other").exists()
     with pytest.raises(trinity.InputError, match="holds no block"):
         BlockStore(tmp_path / "other", "m", capacity_bytes=10)
+
+
+def test_a_full_disk_leaves_blocks_out_and_the_log_says_what_does_not_go(tmp_path, monkeypatch):
+    said: list[str] = []
+    store = BlockStore(tmp_path, "m", say=said.append, capacity_bytes=3 << 20)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        assert store.put("a", _block(1)) is None and store.put("b", _block(2)) is None
+    assert len(said) == 1 and "capacity_bytes is 3,145,728" in said[0] and not list(tmp_path.iterdir())
+    assert store.put("a", _block(1)) and store.get("a", SHAPES, into="numpy")
 
 
 def test_what_a_killed_engine_left_unfinished_goes(tmp_path):

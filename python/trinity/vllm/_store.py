@@ -9,6 +9,7 @@ made among all of them, whoever wrote them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -35,6 +36,8 @@ _LEFT_S = 3600.0
 _FREED = 0.1
 #: Files are counted anew after so large a share of the capacity was written: others may write, too.
 _COUNTED_ANEW = 1 / 32
+#: How a disk says that it is full.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Folders of stores that lie side by side, as `store_name` names them. Blocks of no other folder are counted or removed.
 _STORE = re.compile(r"[0-9a-f]{32}-[0-9]+")
 
@@ -239,7 +242,8 @@ class BlockStore:
                 self.stats["not_written"] += 1
                 known, self._failure = self._failure == error.errno, error.errno
             if not known:
-                self._say(f"blocks are left out: {self.folder} cannot be written: {error.strerror}")
+                full = f" (capacity_bytes is {self.capacity_bytes:,}: blocks that are there go only to stay within it)" if error.errno in _FULL else ""
+                self._say(f"blocks are left out: {self.folder} cannot be written: {error.strerror}{full}")
             return False
         with self._lock:
             self._failure = None
