@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -118,7 +119,7 @@ def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gon
     for length in 0, 10, 40, len(whole) // 2, len(whole) - 1:
         store = fresh()
         path.write_bytes(whole[:length])
-        with pytest.raises(Refused):
+        with pytest.raises(Refused, match="it is cut"):
             store.get("a", SHAPES, into="numpy")
     store = fresh()
     shutil.copy(tmp_path / "kv/b.kv", path)
@@ -131,7 +132,7 @@ def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gon
         store = fresh()
         with pytest.raises(Refused, match="`layer"):
             store.get("a", other, into="numpy")
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Refused, match="cannot be read: it is gone"):
         store.get("c", SHAPES, into="numpy")
     # Whole, and written by a version that has other names in its headers.
     for header in b'{"key": "a"}', b'{"key": "a", "identity": "m", "tensors": [{"name": "layer.0"}]}', b"[]", b"{":
@@ -289,8 +290,26 @@ def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
         BlockStore(tmp_path / "file", "m")
     with pytest.raises(trinity.InputError, match="bits per value"):
         BlockStore(tmp_path / "other", "m", bits=0)
+    for codec, bits, why in ("nope", 3.0, "no codec named"), ("zstd", 3.0, "cannot reach"), ("line-fast", None, "every bit.*cannot reach"), (5, 3.0, "expected the name"):
+        with pytest.raises(trinity.InputError, match=f"codec .*{why}"):
+            BlockStore(tmp_path / "other", "m", bits=bits, codec=codec)
+        assert not (tmp_path / "other").exists()
     with pytest.raises(trinity.InputError, match="holds no block"):
         BlockStore(tmp_path / "other", "m", capacity_bytes=10)
+
+
+def test_a_full_disk_leaves_blocks_out_and_the_log_says_what_does_not_go(tmp_path, monkeypatch):
+    said: list[str] = []
+    store = BlockStore(tmp_path, "m", say=said.append, capacity_bytes=3 << 20)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        assert store.put("a", _block(1)) is None and store.put("b", _block(2)) is None
+    assert len(said) == 1 and "capacity_bytes is 3,145,728" in said[0] and not list(tmp_path.iterdir())
+    assert store.put("a", _block(1)) and store.get("a", SHAPES, into="numpy")
 
 
 def test_what_a_killed_engine_left_unfinished_goes(tmp_path):

@@ -11,7 +11,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata, KVConnectorRole
@@ -36,6 +36,7 @@ _SINK = 4
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 #: Whether keys are coded as they were before rotary positions.
 _ROPES = ("undo", "keep")
+Number = TypeVar("Number", int, float)
 
 
 @dataclass
@@ -62,8 +63,11 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         unknown = sorted(extra.keys() - _OPTIONS)
         if unknown:
             raise ValueError(f"TrinityConnector has no option `{unknown[0]}`; it has {', '.join(sorted(_OPTIONS))}")
-        if "folder" not in extra:
+        if extra.get("folder") is None:
             raise ValueError("TrinityConnector needs kv_connector_extra_config.folder: where blocks are kept")
+        for name in "folder", "basis":
+            if extra.get(name) is not None and not isinstance(extra[name], (str, os.PathLike)):
+                raise ValueError(f"TrinityConnector: {name}={extra[name]!r}, expected a path")
         if getattr(config, "kv_load_failure_policy", "recompute") != "recompute":
             raise ValueError('TrinityConnector needs kv_load_failure_policy = "recompute": a damaged block is computed anew')
         groups = getattr(kv_cache_config, "kv_cache_groups", ()) or ()
@@ -71,11 +75,10 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             raise ValueError(f"TrinityConnector knows models with one kind of KV cache, and this one has {len(groups)}")
         self._block = vllm_config.cache_config.block_size
         parallel = vllm_config.parallel_config
-        bits = extra.get("bits", 3.0)
-        bits = None if bits in (None, "lossless") else float(bits)
+        bits = None if extra.get("bits", 3.0) in (None, "lossless") else _number(extra, "bits", float, 3.0)
         codec = extra.get("codec")
         # Where every bit is kept there is nothing to spare.
-        self._sink = None if bits is None else int(extra.get("sink", _SINK))
+        self._sink = None if bits is None else _number(extra, "sink", int, _SINK)
         if self._sink is not None and not 0 <= self._sink <= self._block:
             raise ValueError(f"TrinityConnector: a sink of {self._sink} tokens, and a block has {self._block}")
         self._undo = extra.get("rope", _ROPES[0])
@@ -93,8 +96,8 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         identity = hashlib.blake2b(json.dumps(what, sort_keys=True).encode(), digest_size=16).hexdigest()
         #: Where ranks hold different heads, their blocks are different ones; the scheduler asks for rank 0's.
         self._rank = getattr(parallel, "rank", 0) if role == KVConnectorRole.WORKER else 0
-        folder = Path(os.fspath(extra["folder"]))
-        sizes = {name: int(extra[name]) for name in ("capacity_bytes", "memory_bytes") if name in extra}
+        folder = Path(extra["folder"])
+        sizes = {name: _number(extra, name, int, 0) for name in ("capacity_bytes", "memory_bytes") if name in extra}
         self._identity = identity
         own = folder / store_name(identity, self._rank)
         self._store = BlockStore(own, identity, bits=bits, codec=codec, shared=folder, say=logger.warning, **sizes)
@@ -107,7 +110,9 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
         self._local: dict[str, int] = {}
         self._finished: list[str] = []
         # Worker.
-        self._threads = int(extra.get("threads", 1))
+        self._threads = _number(extra, "threads", int, 1)
+        if self._threads < 1:
+            raise ValueError(f"TrinityConnector: threads={self._threads}, expected 1 or more")
         self._blocks_of_cache = int(getattr(kv_cache_config, "num_blocks", 0) or 0)
         self.worker: Worker | None = None
         self._failed_blocks: set[int] = set()
@@ -269,6 +274,14 @@ class TrinityConnector(KVConnectorBase_V1):  # type: ignore[misc, unused-ignore]
             self.worker.shutdown()
         if self._role == KVConnectorRole.WORKER:
             logger.info("trinity: %s", self._store.stats)
+
+
+def _number(extra: dict[str, Any], name: str, kind: type[Number], otherwise: Number) -> Number:
+    """An option that is a number, or a sentence that it is none."""
+    try:
+        return kind(extra.get(name, otherwise))
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"TrinityConnector: {name}={extra[name]!r}, expected a {'whole ' if kind is int else ''}number") from None
 
 
 def _basis_of(path: Any, bits: float | None, vllm_config: Any) -> Basis | None:

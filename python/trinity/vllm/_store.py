@@ -9,6 +9,7 @@ made among all of them, whoever wrote them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -20,6 +21,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .. import _arrays, _coded, _core
 from .._errors import InputError, RunError
@@ -33,6 +36,8 @@ _LEFT_S = 3600.0
 _FREED = 0.1
 #: Files are counted anew after so large a share of the capacity was written: others may write, too.
 _COUNTED_ANEW = 1 / 32
+#: How a disk says that it is full.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Folders of stores that lie side by side, as `store_name` names them. Blocks of no other folder are counted or removed.
 _STORE = re.compile(r"[0-9a-f]{32}-[0-9]+")
 
@@ -89,6 +94,18 @@ def store_name(identity: str, rank: int) -> str:
     return name
 
 
+def _reaches(codec: str, bits: float | None) -> None:
+    """Refuses a codec that is none, or that does not have the rate: its blocks would be kept to the bit, or not at all."""
+    if not isinstance(codec, str):
+        raise InputError(f"codec {codec!r}: expected the name of one, see trinity.codecs()")
+    sample = np.random.default_rng(1).normal(size=(128, 256)).astype(np.float32)
+    rate: dict[str, Any] = {"lossless": True} if bits is None else {"bits": bits}
+    try:
+        _coded.encode(sample, codec=codec, class_="kv-cache", measure=False, progress=False, **rate)
+    except (InputError, RunError) as error:
+        raise InputError(f"codec {codec!r} is not for blocks at {'every bit' if bits is None else f'{bits:g} bits per value'}: {error}") from None
+
+
 class BlockStore:
     """Coded blocks in a folder, at most ``capacity_bytes`` of them; those that were not used longest go first.
 
@@ -114,6 +131,8 @@ class BlockStore:
             raise InputError(f"{bits} bits per value: expected a number above zero, up to 16, or none for every bit")
         if capacity_bytes < 1 << 20:
             raise InputError(f"a capacity of {capacity_bytes} bytes holds no block: expected a mebibyte or more")
+        if codec is not None:
+            _reaches(codec, bits)
         self.folder = Path(folder)
         self.shared = None if shared is None else Path(shared)
         try:
@@ -223,7 +242,8 @@ class BlockStore:
                 self.stats["not_written"] += 1
                 known, self._failure = self._failure == error.errno, error.errno
             if not known:
-                self._say(f"blocks are left out: {self.folder} cannot be written: {error.strerror}")
+                full = f" (capacity_bytes is {self.capacity_bytes:,}: blocks that are there go only to stay within it)" if error.errno in _FULL else ""
+                self._say(f"blocks are left out: {self.folder} cannot be written: {error.strerror}{full}")
             return False
         with self._lock:
             self._failure = None
@@ -320,11 +340,15 @@ class BlockStore:
         if whole is None:
             try:
                 whole = self._path(key).read_bytes()
+            except FileNotFoundError:
+                raise Refused("it cannot be read: it is gone, as where an engine that shares the folder made room") from None
             except OSError as error:
                 raise Refused(f"it cannot be read: {error}") from None
         # A view: blocks are megabytes.
         body, digest = memoryview(whole)[:-_DIGEST], whole[-_DIGEST:]
-        if not whole.startswith(_MAGIC) or len(body) < len(_MAGIC):
+        if len(body) < len(_MAGIC):
+            raise Refused(f"it is cut: it has {len(whole)} bytes")
+        if not whole.startswith(_MAGIC):
             raise Refused("it is no block of this version")
         if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
             raise Refused("its checksum does not hold: it is cut or damaged")
