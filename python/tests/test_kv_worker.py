@@ -39,6 +39,7 @@ def test_blocks_come_back_into_the_cache_they_came_from(tmp_path, bits, kind):
     own.save(moves())
     own.shutdown()
     assert own.store.stats["written"] == COUNT
+    assert own.store.stats["plain_bytes"] == sum(one.nbytes for one in caches)
     back = paged(None, kind=kind)
     assert worker(tmp_path, back, bits).load(moves()) == []
     for got, meant in zip(back, caches):

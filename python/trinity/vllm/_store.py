@@ -205,10 +205,11 @@ class BlockStore:
             coded |= zip(kept, _coded.encode(list(kept.values()), lossless=True, codec=codec, **options))
         return [coded[name] for name in tensors]
 
-    def put(self, key: str, tensors: Mapping[str, Any], exact: Collection[str] = ()) -> int | None:
+    def put(self, key: str, tensors: Mapping[str, Any], exact: Collection[str] = (), plain: int | None = None) -> int | None:
         """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written.
 
-        Tensors that ``exact`` names keep every bit; a `Stream` is coded already.
+        Tensors that ``exact`` names keep every bit; a `Stream` is coded already. ``plain`` is what the block takes as a
+        cache keeps it, where that is not what the tensors take.
         """
         if key in self:
             return None
@@ -225,7 +226,7 @@ class BlockStore:
         with self._lock:
             self.stats["written"] += 1
             self.stats["written_bytes"] += len(whole)
-            self.stats["plain_bytes"] += sum(_plain_bytes(one) for one in coded)
+            self.stats["plain_bytes"] += sum(_plain_bytes(one) for one in coded) if plain is None else plain
         return len(whole)
 
     def _write(self, key: str, whole: bytes) -> bool:

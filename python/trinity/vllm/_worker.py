@@ -67,6 +67,8 @@ class Worker:
     def __init__(self, store: BlockStore, groups: Sequence[Group], log: logging.Logger, *, threads: int = 1, taken: Taken | None = None) -> None:
         self.store, self.groups, self._log = store, list(groups), log
         self._taken = taken or self._keep
+        #: Bytes of a block in the cache.
+        self._plain = sum(group.values * group.caches[0].element_size() for group in self.groups)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="trinity-kv")
         #: What waits to be coded, and how many blocks of it each is.
         self._waiting: list[tuple[Future[Any], int]] = []
@@ -88,8 +90,7 @@ class Worker:
         self._coder = DeviceCoder(self.store.bits, self.store.codec, device)
         self._side = torch.cuda.Stream(device)
         values = sum(group.values for group in self.groups)
-        held = sum(group.values * group.caches[0].element_size() for group in self.groups)
-        self._most = min(max(_WAITING_BYTES // held, 1), _WAITING)
+        self._most = min(max(_WAITING_BYTES // self._plain, 1), _WAITING)
         self._at_once = min(max(_DECODED_BYTES // (4 * values), 1), _WAITING)
 
     def expected(self, index: int) -> Expected:
@@ -185,7 +186,7 @@ class Worker:
                 self._not_finite(moved)
                 return
             tensors, exact = self._packed(held, moved.index)
-            self.store.put(moved.key, tensors, exact=exact)
+            self.store.put(moved.key, tensors, exact=exact, plain=self._plain)
 
     def _keep_on_device(self, part: list[Moved], held: list[list[torch.Tensor]], ready: Any) -> None:
         good: list[tuple[Moved, dict[str, torch.Tensor], list[str]]] = []
@@ -206,7 +207,7 @@ class Worker:
                     self._not_finite(moved)
         for (moved, _, exact), tensors in zip(good, coded):
             with self._going_on(moved):
-                self.store.put(moved.key, tensors, exact=exact)
+                self.store.put(moved.key, tensors, exact=exact, plain=self._plain)
 
     def shutdown(self) -> None:
         """Waits for what is not kept yet."""
