@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(as_compiled(&library), library);
         let units = words("--crate-name trinity_h264 -C opt-level=2 --test");
         assert_eq!(as_compiled(&units).join(" "), "--crate-name trinity_h264 -C opt-level=0 --test");
-        let slow = words("--crate-name trinity_codec -C opt-level=2 --test");
+        let slow = words("--crate-name trinity_tensor -C opt-level=2 --test");
         assert_eq!(as_compiled(&slow), slow);
         // Its integration tests are compiled as `it`.
         let whole = words("--crate-name it -C opt-level=2 --test");
