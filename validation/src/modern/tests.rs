@@ -1,3 +1,5 @@
+//! One row at a time: what its columns become, and what of a model no column says.
+
 use super::*;
 use trinity_study::config::software::Calibrations;
 

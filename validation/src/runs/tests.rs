@@ -1,3 +1,5 @@
+//! One row at a time: what its columns become, and what is said of one that cannot be read.
+
 use super::*;
 
 /// Columns beside the needed ones that sources fill in.
