@@ -54,29 +54,33 @@ pub fn line_plan<'py>(
     Ok(PyBytes::new(py, &head))
 }
 
-/// The plan of a matrix of `of_rows` rows at a rate, chosen from a sample of them, whose rows and columns are `shape`;
-/// with a trellis where all that pays is chosen, or where `trellis` says so.
+/// The plan of a matrix at a rate, chosen from a sample: `shape` is the sample's rows and columns, and the matrix's rows. With
+/// a trellis where all that pays is chosen, or where `trellis` says so; without means of columns where steps will not stay the plan's.
 #[pyfunction]
-#[pyo3(signature = (sample, shape, bits, best, of_rows, trellis=false))]
+#[pyo3(signature = (sample, shape, bits, best, trellis=false, means=true))]
 pub fn line_plan_of_sample<'py>(
     py: Python<'py>,
     sample: PyBuffer<f32>,
-    shape: (usize, usize),
+    shape: (usize, usize, usize),
     bits: f64,
     best: bool,
-    of_rows: usize,
     trellis: bool,
+    means: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
+    let (rows, cols, of_rows) = shape;
     let mut options = plan_options(best);
     if trellis {
         options.log2_states = TRELLIS_LOG2_STATES;
     }
-    if of_rows != shape.0 {
+    if of_rows != rows {
         // A plan of columns stands for any number of rows; one of rows has a class for each of them.
         options.fixed.transposed = Some(false);
     }
+    if !means {
+        options.fixed.means = Some(false);
+    }
     let values = values(py, &sample)?;
-    let (plan, _) = py.detach(|| planned(&values, shape, bits, &options)).map_err(Failure::input)?;
+    let (plan, _) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
     let mut head = Vec::new();
     Plan { rows: of_rows, ..plan }.write(&mut head);
     Ok(PyBytes::new(py, &head))

@@ -25,6 +25,54 @@ def kernels(monkeypatch) -> line_kernels.Device:
     return device
 
 
+def _pages(count: int, spread: float = 1.0) -> torch.Tensor:
+    """Pages of 128 tokens by 64 channels, one a row, whose means are most of what they are."""
+    generator = torch.Generator().manual_seed(5)
+    means = 6 * torch.randn(64, generator=generator)
+    return (means + spread * torch.randn(count, 128, 64, generator=generator)).reshape(count, -1)
+
+
+def test_a_page_twice_as_wide_as_those_before_it_fits_its_room(kernels):
+    rooms = _rooms.Rooms(128 * 64, 4.0, torch.float32, torch.device("cpu"), cols=64)
+    rooms.renew(_pages(2))
+    assert rooms.coder.means is not None
+    for spread in (1.0, 2.0, 4.0):
+        pages = _pages(2, spread)
+        back = rooms.unpack(rooms.pack(pages))
+        assert float((pages - back).square().mean()) < 0.012 * spread**2
+    # Means that were stated would be as many steps, of whatever size: nothing fits then.
+    stated = _rooms.Rooms(128 * 64, 4.0, torch.float32, torch.device("cpu"), cols=64, with_means=True)
+    stated.adopt(stated.choose(_pages(2)))
+    assert stated.unpack(stated.pack(_pages(2, 4.0))).isnan().any()
+
+
+def test_a_plan_that_is_off_is_found_out_and_not_chosen_for_every_page(kernels):
+    rooms = _rooms.Rooms(128 * 64, 4.0, torch.float32, torch.device("cpu"), cols=64)
+    rooms.renew(_pages(2))
+    rooms.pack(_pages(2))
+    assert not rooms.is_off
+    rooms._gains.fill_(1.5)
+    assert not rooms.is_off, "a plan is kept for a page or two"
+    rooms.pack(_pages(2))
+    rooms._gains.fill_(1.5)
+    assert rooms.is_off
+    rooms.renew(_pages(2))
+    assert not rooms.is_off and rooms.chosen == 2
+    # Zeros have no means, and what is no number has none that count.
+    for page in (torch.zeros(1, 128 * 64), _pages(1) + float("nan")):
+        rooms.renew(page)
+        assert rooms.coder.means is None
+
+
+def test_matrices_that_have_no_stream_have_a_plan_chosen_anew(kernels):
+    coder = DeviceCoder(4.0, "line-fast", torch.device("cpu"))
+    block = lambda spread: {"a": _pages(1, spread).reshape(128, 64)}  # noqa: E731
+    for spread, streams in ((1.0, True), (4.0, False)):
+        found = coder.encode([block(spread)] * 70, ())
+        assert all(isinstance(one["a"], Stream) == streams for one in found)
+    assert all(isinstance(one["a"], Stream) for one in coder.encode([block(4.0)], ()))
+
+
 def _coded(coder: DeviceCoder, own: Worker, count: int = COUNT) -> None:
     """What a worker does on a GPU, without its streams of work."""
     packed = [own._packed(own._copied(moved), moved.index) for moved in moves(count)]

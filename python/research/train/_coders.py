@@ -275,7 +275,7 @@ class Line:
         if not bool(host.any()):
             host = host + torch.linspace(-1, 1, host.numel()).view(host.shape)
         flat = host.reshape(-1).numpy()
-        self.head = _core.line_plan_of_sample(flat, (host.shape[0], cols), self.rate.bits, self.best, rows)
+        self.head = _core.line_plan_of_sample(flat, (host.shape[0], cols, rows), self.rate.bits, self.best)
         self.gain, self.planned = 1.0, self.age
         self._device = None
 

@@ -118,8 +118,12 @@ class CodedLayer(DynamicLayer):
         rooms = self._rooms[which]
         rows = pages.reshape(pages.shape[0], -1).contiguous()
         if rooms.is_due:
-            rooms.adopt(rooms.choose(rows))
-        return [_Room(rooms.coder, one, shape, pages.dtype) for one in rooms.pack(rows)]
+            rooms.renew(rows)
+        packed = rooms.pack(rows)
+        if rooms.is_off:
+            rooms.renew(rows)
+            packed = rooms.pack(rows)
+        return [_Room(rooms.coder, one, shape, pages.dtype) for one in packed]
 
     def _coded(self, pages: torch.Tensor, which: int) -> list[Any]:
         """A page of every sequence, of ``(sequences, tokens, channels)``."""

@@ -49,7 +49,7 @@ def _through_device(x: torch.Tensor, bits: float, codec: str, place: str) -> tor
     rooms = _rooms_of(place, (x.shape, x.dtype, x.device), bits, codec)
     flat = _flat(rooms, x)
     if rooms.is_due:
-        rooms.adopt(rooms.choose(flat))
+        rooms.renew(flat)
     return rooms.unpack(rooms.pack(flat))[0, : x.numel()].reshape(x.shape)
 
 

@@ -46,7 +46,9 @@ class Planned:
         flat = sample.contiguous().reshape(-1)
         # A little below the rate: what is not in the sample may need more.
         self.rows, self.age, self.gain = values.shape[0], 0, 1.0
-        self.head = _core.line_plan_of_sample(flat.numpy(), (sample.shape[0], _COLS), 0.98 * self.bits, self.best, self.rows)
+        # Values over a gain would have other means in steps than the plan's.
+        shape = (sample.shape[0], _COLS, self.rows)
+        self.head = _core.line_plan_of_sample(flat.numpy(), shape, 0.98 * self.bits, self.best, means=False)
         self.chosen += 1
 
     def encode(self, x: torch.Tensor, room: int) -> bytes | None:

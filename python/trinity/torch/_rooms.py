@@ -10,7 +10,7 @@ line-rate codec: a CPU under the plan that a stream states writes the same bytes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,10 @@ SMALL_VALUES = 2048
 _ROOM_OVER, _LEAST_ROOM_BITS = 4.0, 8.0
 #: Uses of a plan after which it is chosen anew: soon at first, as a training changes most then.
 _RENEWED = (10, 50, 200)
+#: Steps over the plan's beyond which it does not fit: half as much error again.
+_OFF = 1.2
+#: Share of the mean square from which on means of columns are taken off.
+_LEAST_MEANS = 0.02
 #: Tiles that share a multiprocessor where others need theirs.
 CROWD = 24
 #: Fewer values per byte than any stream may claim to have.
@@ -54,11 +58,14 @@ class Coder:
     Where so many of them are coded ``beside`` other work, their tiles are crowded on few
     multiprocessors: a block of the codec keeps those of products off its own, and a tile,
     which is one warp's, takes nearly as long where it has a multiprocessor for itself.
+    ``means`` of columns are taken off before values are coded, and put back after.
     """
 
     def __init__(
-        self, plan: bytes, values: int, bits: float, dtype: torch.dtype, device: torch.device, beside: int | None = None
-    ) -> None:
+        self, plan: bytes, values: int, bits: float, dtype: torch.dtype, device: torch.device, beside: int | None = None,
+        means: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        self.means = means
         # Who reads a head wants to see that a stream of its size can follow.
         self.plan = plan + bytes(values // _LEAST_VALUES_PER_BYTE)
         rows, cols, step, _ = _core.line_plan_info(self.plan)
@@ -79,13 +86,16 @@ class Rooms:
     room says how finely the next one in its place is coded. ``beside`` is how many are
     coded at a time beside other work that wants its multiprocessors (see `Coder`). A
     ``trellis`` takes twice as long to encode and leaves three tenths less of the error.
+    A stream's means of columns are in steps: one ``with_means`` decodes without what wrote
+    it, and is for steps that stay near the plan's. Others are for any step; where tensors
+    have means that stay, `renew` keeps them beside the plan.
     """
 
     def __init__(
         self, values: int, bits: float, dtype: torch.dtype, device: torch.device, *, best: bool = False, cols: int = COLS,
-        beside: int | None = None, trellis: bool = False,
+        beside: int | None = None, trellis: bool = False, with_means: bool = False,
     ) -> None:  # fmt: skip
-        self.beside, self.trellis = beside, trellis
+        self.beside, self.trellis, self.with_means = beside, trellis, with_means
         self.values, self.bits, self.dtype, self.device, self.best, self.cols = values, bits, dtype, device, best, cols
         self.is_plain = values <= SMALL_VALUES
         if not self.is_plain and values % cols:
@@ -99,6 +109,8 @@ class Rooms:
         #: How often a plan was chosen.
         self.chosen = 0
         self._gains: torch.Tensor | None = None
+        # Uses before the plan.
+        self._since = 0
 
     @property
     def is_due(self) -> bool:
@@ -134,14 +146,31 @@ class Rooms:
         flat = sample.reshape(-1).contiguous().numpy()
         # A little below the rate: what is not in the sample may need more.
         target_bits = 0.98 * self.bits
-        return _core.line_plan_of_sample(flat, (sample.shape[0], self.cols), target_bits, self.best, of_rows, self.trellis)
+        shape = (sample.shape[0], self.cols, of_rows)
+        return _core.line_plan_of_sample(flat, shape, target_bits, self.best, self.trellis, self.with_means)
 
-    def adopt(self, plan: bytes) -> None:
-        """Codes under a plan from now on."""
+    def renew(self, x: torch.Tensor) -> None:
+        """Chooses a plan for tensors like these and adopts it, with the means of their columns. Waits for the device."""
+        rows = x.detach().reshape(-1, self.cols).float()
+        means = rows.mean(0)
+        share = float(means.square().mean() / rows.square().mean())
+        # No number where all is zero, or a value is none.
+        kept = means.to(self.dtype) if share > _LEAST_MEANS else None
+        self.adopt(self.choose(x if kept is None else _over_rows(torch.sub, x, kept)), kept)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the plan does not fit what was packed last, and is old enough to be chosen anew. Waits for the device."""
+        is_old = not self.is_plain and self._gains is not None and self.uses >= self._since + (1 << min(self.chosen, 30))
+        return is_old and float(self._gains.max()) > _OFF  # type: ignore[union-attr]
+
+    def adopt(self, plan: bytes, means: torch.Tensor | None = None) -> None:
+        """Codes under a plan from now on, and over such means of columns."""
         # A search over states computes more than it waits: it takes all multiprocessors.
         beside = None if self.best or self.trellis else self.beside
-        self.coder = Coder(plan, self.values, self.bits, self.dtype, self.device, beside)
+        self.coder = Coder(plan, self.values, self.bits, self.dtype, self.device, beside, means)
         self.chosen += 1
+        self._since = self.uses
         if self._gains is not None:
             self._gains.fill_(1.0)
 
@@ -169,6 +198,8 @@ class Rooms:
         if gain is not None:
             self._gains.fill_(gain)
         self.uses += 1
+        if self.coder.means is not None:
+            x = _over_rows(torch.sub, x, self.coder.means)
         out = torch.empty(count, self.bytes, dtype=torch.uint8, device=self.device)
         workspace = torch.empty(self.coder.encoder.sizes(count)[2], dtype=torch.uint8, device=self.device)
         self.coder.encoder.encode_within(
@@ -197,7 +228,12 @@ def unpack(
     coder.decoder.decode_within(
         _addresses(packed), packed.shape[1], _addresses(out), workspace.data_ptr(), _stream(packed.device)
     )
-    return out
+    return out if coder.means is None else out.copy_(_over_rows(torch.add, out, coder.means))
+
+
+def _over_rows(do: Callable[..., torch.Tensor], x: torch.Tensor, means: torch.Tensor) -> torch.Tensor:
+    """Tensors, one a row, each as a matrix with the means of its columns taken off or put on."""
+    return do(x.detach().reshape(-1, means.numel()), means).reshape(x.shape)
 
 
 def padded(values: int, cols: int = COLS) -> int:

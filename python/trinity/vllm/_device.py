@@ -43,26 +43,29 @@ class _Matrices:
 
     def __init__(self, shape: tuple[int, int], bits: float, codec: str, device: torch.device) -> None:
         self.bits, self._gain, self._uses = bits, 1.0, 0
+        # Matrices under this plan that had no stream: a value was not finite, or no step that was tried made it fit.
+        self._left_out = 0
         # Blocks are coded once: a trellis pays, as it does on a CPU.
         self.rooms = Rooms(
-            shape[0] * shape[1], bits, torch.float32, device, best=_wire.ON_DEVICE[codec], cols=shape[1], trellis=True
+            shape[0] * shape[1], bits, torch.float32, device, best=_wire.ON_DEVICE[codec], cols=shape[1], trellis=True, with_means=True
         )  # fmt: skip
         #: Bytes of a stream's header.
         self.head = 0
 
     def pack(self, rows: torch.Tensor) -> torch.Tensor:
         """Rooms of matrices, one a row; queued, but where a plan is to be chosen."""
-        is_off = abs(math.log2(self._gain)) > _OFF and self._uses >= _LEAST_USES << min(self.rooms.chosen, _COLUMNS)
+        is_off = (self._left_out > 0 or abs(math.log2(self._gain)) > _OFF) and self._uses >= _LEAST_USES << min(self.rooms.chosen, _COLUMNS)
         if self.rooms.coder is None or is_off:
             self.rooms.adopt(self.rooms.choose(rows))
             assert self.rooms.coder is not None
             self.head = _core.line_plan_info(self.rooms.coder.plan)[3]
-            self._gain, self._uses = 1.0, 0
+            self._gain, self._uses, self._left_out = 1.0, 0, 0
         self._uses += rows.shape[0]
         return self.rooms.pack(rows, self._gain)
 
     def learn(self, lengths: Sequence[int]) -> None:
         """Takes the next step from what these took of their rooms: half of it takes a bit more for each value."""
+        self._left_out += sum(one <= 0 for one in lengths)
         used = [(_core.ROOM_HEAD_BYTES + one) / self.rooms.bytes for one in lengths if one > 0]
         if used:
             self._gain *= 2.0 ** (self.bits * (sum(used) / len(used) - _FULL))

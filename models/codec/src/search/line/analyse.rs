@@ -361,7 +361,8 @@ impl Sample {
         let mut plans = Vec::new();
         for &predicts in predicts {
             let mut plan = bare.clone();
-            coefficients.columns(self.all_rows as f64, predicts, &sums, &mut plan);
+            let stages = (options.fixed.means != Some(false), predicts);
+            coefficients.columns(self.all_rows as f64, stages, &sums, &mut plan);
             // Where no column is predicted, that is the plan before.
             if !plans.is_empty() && plan.above.iter().all(|&above| above == 0) {
                 continue;
@@ -393,8 +394,8 @@ impl Sample {
         Some(Self::of(cols, self.all_rows, bands, self.most))
     }
 
-    /// Means and prediction of columns, where they save more than they cost.
-    fn columns(&self, all_rows: f64, predicts: bool, sums: &Sums, plan: &mut Plan) {
+    /// Means and prediction of columns, those of the two that are asked for, where they save more than they cost.
+    fn columns(&self, all_rows: f64, (centres, predicts): (bool, bool), sums: &Sums, plan: &mut Plan) {
         let (means, Sums { energy, product, count }) = (&self.means, sums);
         let count = *count;
         let (mut mean_gain, mut above_gain) = (0.0, 0.0);
@@ -402,7 +403,7 @@ impl Sample {
             // Nothing is known of what lies below the error that coding leaves.
             let variance = energy[column] / count.max(1.0);
             let square = means[column] * means[column];
-            if square * count > SIGNIFICANT * variance {
+            if centres && square * count > SIGNIFICANT * variance {
                 let gain = 0.5 * (1.0 + square / (variance + 0.4)).log2();
                 let mean = means[column].round().clamp(f64::from(-MAX_MEAN), f64::from(MAX_MEAN)) as i32;
                 let pays = gain * all_rows > 4.0 + 2.0 * f64::from(mean.unsigned_abs() + 1).log2();
@@ -412,7 +413,9 @@ impl Sample {
                 }
             }
             if predicts {
-                let correlation = product[column] / (energy[column] + 0.4 * count);
+                // About nothing, where no mean will be stated.
+                let about = if centres { 0.0 } else { count * square };
+                let correlation = (product[column] + about) / (energy[column] + about + 0.4 * count);
                 let above = (16.0 * correlation).round().clamp(0.0, 16.0);
                 let square = correlation * correlation;
                 if square * count > SIGNIFICANT && above > 0.0 {
@@ -669,6 +672,11 @@ mod tests {
             let plan =
                 choose(&shifted, rows, cols, 0.25, &Options { effort: Effort::Fast, ..options }).unwrap();
             assert!(plan.means.iter().filter(|&&mean| mean > 2).count() > cols / 2, "{effort:?}");
+            // Held off, the row above says the same.
+            let fixed = Fixed { means: Some(false), predicts: Some(true), ..fixed };
+            let plan = choose(&shifted, rows, cols, 0.25, &Options { fixed, ..options }).unwrap();
+            assert!(plan.means.iter().all(|&mean| mean == 0), "{effort:?}");
+            assert!(plan.above.iter().filter(|&&above| above > 8).count() > cols / 4, "{effort:?}");
         }
     }
 }

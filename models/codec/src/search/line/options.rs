@@ -35,6 +35,9 @@ pub struct Fixed {
     pub transform: Option<Family>,
     /// Prediction from the row above: never, or where it pays.
     pub predicts: Option<bool>,
+    /// Means of columns: never, or where they pay. They are stated in steps: who codes under another step than the
+    /// plan's without searching anew states others with it.
+    pub means: Option<bool>,
     /// 32 lanes, tiles that the encoder of models/silicon/rtl takes, and its
     /// analysis in integers.
     pub gates: bool,
