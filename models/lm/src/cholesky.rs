@@ -4,7 +4,7 @@
 //! in blocks they are what processors do best. Same result for any number of threads: columns are solved in
 //! pieces of a fixed size. Knows matrices alone.
 
-use nalgebra::{DMatrix, DMatrixViewMut};
+use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 
 /// Rows and columns of a block.
@@ -86,9 +86,16 @@ impl Factor {
         for (block, inverse) in self.inverses.iter().enumerate().rev() {
             let (first, count) = (block * BLOCK, inverse.nrows());
             let after = first + count;
-            let below = self.lower.view((after, first), (size - after, count));
-            let known = below.tr_mul(&own.rows(after, size - after));
-            let rest = own.view((first, 0), (count, width)) - known;
+            let rest = match size - after {
+                0 => own.view((first, 0), (count, width)).into_owned(),
+                behind => {
+                    // Rows for columns, as it lies: nalgebra's `tr_mul` is a product for each entry.
+                    let below = &self.lower.as_slice()[first * size + after..];
+                    let below: DMatrixView<'_, f64, Dyn, Dyn> =
+                        DMatrixView::from_slice_with_strides(below, count, behind, size, 1);
+                    own.view((first, 0), (count, width)) - below * own.rows(after, behind)
+                }
+            };
             own.view_mut((first, 0), (count, width)).gemm(1.0, &inverse.transpose(), &rest, 0.0);
         }
     }
