@@ -139,3 +139,107 @@ impl Source {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::recording::{CopyPoint, EnergyPoint, GemmPoint, OverlapPoint};
+    use crate::stats::Spread;
+
+    fn about(median: f64) -> Spread {
+        Spread { median, low: 0.9 * median, high: 1.1 * median, n: 20 }
+    }
+
+    fn recording() -> Recording {
+        let copy = |direction: &str, pinned, bytes, rate| CopyPoint {
+            direction: direction.into(),
+            pinned,
+            bytes,
+            bytes_per_s: about(rate),
+        };
+        let overlap = |what: &str, parallel_s| OverlapPoint {
+            what: what.into(),
+            first_s: about(2.0),
+            second_s: about(1.0),
+            parallel_s: about(parallel_s),
+            first_slowdown: 1.0,
+            second_slowdown: 1.0,
+        };
+        let energy = |busy_w| EnergyPoint {
+            what: "decode".into(),
+            idle_w: 100.0,
+            busy_w,
+            sample_bits_per_s: 1e12,
+            coded_bits_per_s: 1e11,
+        };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/data/h200/recording.json");
+        let whole = Recording::read(&path).unwrap();
+        let device =
+            Device { gpu: "GPU".into(), driver: "570".into(), date: "2026-01-01".into(), ..whole.device };
+        Recording {
+            device,
+            copies: vec![
+                copy("host-to-device", true, 1 << 20, 10e9),
+                copy("host-to-device", true, 1 << 28, 50e9),
+                copy("host-to-device", false, 1 << 29, 5e9),
+                copy("device-to-device", true, 1 << 28, 2e12),
+            ],
+            gemm: [(4096, 400e12), (8192, 700e12)]
+                .map(|(size, rate)| GemmPoint { size, flop_per_s: about(rate), power: None })
+                .to_vec(),
+            overlap: vec![
+                overlap("h264 decode ∥ gemm", 2.0),
+                overlap("hevc decode ∥ gemm", 2.5),
+                overlap("hevc decode ∥ copy", 3.0),
+            ],
+            energy: vec![energy(110.0), energy(112.0), energy(150.0)],
+            decode: Vec::new(),
+            encode: Vec::new(),
+            compute: None,
+            line: None,
+            ..whole
+        }
+    }
+
+    #[test]
+    fn constants_are_of_the_largest_job_and_the_worst_overlap() {
+        let found = Calibration::from_recording(&recording()).unwrap();
+        let close = |a: Option<Measured>, b: f64| (a.unwrap().value - b).abs() < 1e-9 * b;
+        // Pinned, of the largest size; a copy on the device reads and writes.
+        assert!(close(found.host_to_device_gb_per_s, 50.0) && close(found.device_memory_gb_per_s, 4000.0));
+        assert!(close(found.gemm_tflops, 700.0) && close(found.nvdec_pj_per_bit, 12.0));
+        let overlap = found.decode_overlap.unwrap();
+        assert!(
+            (overlap.value - 0.8).abs() < 1e-12 && overlap.low < 0.8 && overlap.high > 0.8,
+            "{overlap:?}"
+        );
+        let nothing = (found.device_to_host_gb_per_s, found.encode_overlap, found.compute.is_none());
+        assert_eq!(nothing, (None, None, true));
+        assert!(found.nvdec.is_empty() && found.nvenc.is_empty() && found.software.is_none());
+    }
+
+    #[test]
+    fn a_calibration_is_read_as_it_was_written_and_a_wrong_line_is_named() {
+        let found = Calibration::from_recording(&recording()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("calibration.toml");
+        let text = found.to_toml().unwrap();
+        assert!(
+            text.starts_with("# Measured by `trinity measure` on GPU (driver 570), 2026-01-01."),
+            "{text}"
+        );
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(Calibration::read(&path).unwrap(), found);
+        // A misspelled member is refused, not ignored; so is one of another kind.
+        let wrong_kind = text.replacen("nvdec_engines = ", "nvdec_engines = \"many\" # ", 1);
+        for wrong in [format!("gemm_tflop = 3\n{text}"), wrong_kind] {
+            assert_ne!(wrong, text);
+            std::fs::write(&path, wrong).unwrap();
+            let error = Calibration::read(&path).unwrap_err().to_string();
+            assert!(error.contains("calibration.toml") && error.contains("line "), "{error}");
+        }
+        let error = Calibration::read(&folder.path().join("none.toml")).unwrap_err();
+        assert!(matches!(error, Error::BadFile { .. }), "{error}");
+    }
+}

@@ -106,3 +106,24 @@ impl<T> During<T> for Result<T, cudarc::driver::DriverError> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_s_code_says_whether_the_gpu_can_still_be_asked() {
+        for code in LOST {
+            let error = Error::cuda("cuCtxSynchronize", code, "an illegal memory access".into());
+            assert!(
+                error.is_fatal() && error.to_string().contains("measured before it are kept"),
+                "{code}: {error}"
+            );
+        }
+        let refused = Error::cuda("cuMemcpyHtoD", 1, "invalid argument".into());
+        assert!(!refused.is_fatal());
+        assert_eq!(refused.to_string(), "cuMemcpyHtoD failed: 1 (invalid argument)");
+        assert!(Error::NoDriver { library: "libcuda.so.1" }.is_fatal());
+        assert!(!Error::OldDriver { library: "libcuda.so.1", function: "f" }.is_fatal());
+    }
+}

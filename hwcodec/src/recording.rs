@@ -249,7 +249,8 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::iso_date;
+    use super::{EnergyPoint, OverlapPoint, iso_date};
+    use crate::stats::Spread;
 
     #[test]
     fn days_become_dates() {
@@ -257,5 +258,30 @@ mod tests {
         for (days, date) in known {
             assert_eq!(iso_date(days), date);
         }
+    }
+
+    #[test]
+    fn overlap_is_told_from_the_longer_job_and_from_what_could_be_saved() {
+        let spread = |median| Spread { median, low: median, high: median, n: 5 };
+        let of = |parallel_s| OverlapPoint {
+            what: "decode ∥ gemm".into(),
+            first_s: spread(3.0),
+            second_s: spread(2.0),
+            parallel_s: spread(parallel_s),
+            first_slowdown: 1.0,
+            second_slowdown: 1.0,
+        };
+        assert_eq!((of(3.0).serial_s(), of(3.0).ideal_s()), (5.0, 3.0));
+        // Free, half of what could be saved, and none of it.
+        assert_eq!([3.0, 4.0, 5.0].map(|s| of(s).fraction_of_ideal()), [1.0, 0.75, 0.6]);
+        assert_eq!([3.0, 4.0, 5.0].map(|s| of(s).saved()), [1.0, 0.5, 0.0]);
+        let energy = EnergyPoint {
+            what: "decode".into(),
+            idle_w: 90.0,
+            busy_w: 100.0,
+            sample_bits_per_s: 5e11,
+            coded_bits_per_s: 1e11,
+        };
+        assert!((energy.pj_per_sample_bit() - 20.0).abs() < 1e-9);
     }
 }

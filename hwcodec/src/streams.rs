@@ -108,3 +108,48 @@ pub fn make(spec: Spec, seed: u64, encoder: &Encoder<'_>) -> Result<TestStream, 
     })?;
     Ok(TestStream { spec, bytes, reconstruction, encode_s: start.elapsed().as_secs_f64() })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn frames_are_the_same_everywhere_and_carry_a_tensor_in_luma_or_in_three_planes() {
+        for (chroma, depth, carriers) in [(Chroma::C420, 8, 1), (Chroma::C444, 10, 3)] {
+            let spec = Spec { chroma, depth, ..Spec::plain(Standard::Hevc, (64, 48), 20) };
+            let frames = weight_like(&spec, 7);
+            assert_eq!((frames.len(), &frames), (2, &weight_like(&spec, 7)));
+            assert_ne!(frames[0], frames[1], "pictures of a stream differ");
+            assert_ne!(frames, weight_like(&spec, 8));
+            let middle = 1u16 << (depth - 1);
+            for (at, plane) in frames[0].planes.iter().enumerate() {
+                let samples: Vec<u16> = (0..plane.height).flat_map(|y| plane.row(y).to_vec()).collect();
+                if at >= carriers {
+                    assert!(samples.iter().all(|&sample| sample == middle), "plane {at} is neutral");
+                    continue;
+                }
+                let mean = samples.iter().map(|&s| f64::from(s)).sum::<f64>() / samples.len() as f64;
+                let off = |&s: &u16| (f64::from(s) - f64::from(middle)).powi(2);
+                let deviation = (samples.iter().map(off).sum::<f64>() / samples.len() as f64).sqrt();
+                // A fourteenth of half the range, times what scales of rows and columns make of it.
+                let sigma = f64::from(middle) / 14.0;
+                assert!((mean - f64::from(middle)).abs() < 0.3 * sigma, "plane {at}: {mean}");
+                assert!((0.8..1.8).contains(&(deviation / sigma)), "plane {at}: {deviation} of {sigma}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_s_rate_is_of_the_values_it_carries_and_a_failed_encoder_is_named() {
+        let encoder = |_: &Spec, frames: &[Frame]| Ok((vec![0u8; 768], frames.to_vec()));
+        let plain = Spec::plain(Standard::H264, (32, 16), 20);
+        assert_eq!(make(plain, 1, &encoder).unwrap().bits_per_value(), 6.0);
+        let three = Spec { chroma: Chroma::C444, ..plain };
+        let stream = make(three, 1, &encoder).unwrap();
+        assert_eq!((stream.bits_per_value(), stream.reconstruction), (2.0, weight_like(&three, 1)));
+        let failing = |_: &Spec, _: &[Frame]| Err("no room".to_string());
+        let error = make(plain, 1, &failing).unwrap_err().to_string();
+        assert_eq!(error, "encoding the test stream h264 32×16: no room");
+    }
+}

@@ -460,4 +460,205 @@ mod tests {
         assert!((model.clock_exponent.value - 1.5).abs() < 1e-9);
         assert!(model.mean_error < 1e-9);
     }
+
+    use super::super::ProductPoint;
+    use super::super::points::{DispatchPoint, HostCopyPoint, LaunchPoint, OperationPoint, StreamPoint};
+
+    fn timed(seconds: f64) -> Spread {
+        Spread { median: seconds, low: 0.9 * seconds, high: 1.1 * seconds, n: 20 }
+    }
+
+    fn product(operand: Operand, layout: Layout, (m, n, k): (u32, u32, u32), us: f64) -> ProductPoint {
+        ProductPoint { operand, layout, m, n, k, seconds: timed(us * 1e-6) }
+    }
+
+    #[test]
+    fn a_grid_has_every_shape_of_its_rows_and_leaves_out_rows_that_lack_one() {
+        let forward = |shape, us| product(Operand::Bf16, Layout::Forward, shape, us);
+        let mut products = Vec::new();
+        for (m, n, k) in [(64, 8, 16), (64, 8, 32), (64, 4, 16), (64, 4, 32), (128, 8, 16)] {
+            products.push(forward((m, n, k), f64::from(m + n) + f64::from(k) / 100.0));
+        }
+        // Of another number format, and of another pass: not this grid's.
+        products.push(product(Operand::Fp8, Layout::Forward, (256, 8, 16), 1.0));
+        products.push(product(Operand::Bf16, Layout::InputGradient, (512, 8, 16), 1.0));
+        let found = grid(&Compute { products, ..Compute::default() });
+        assert_eq!((found.rows, found.columns, found.depths), (vec![64], vec![4, 8], vec![16, 32]));
+        // Depth is fastest, then the column.
+        assert_eq!(found.microseconds, [68.16, 68.32, 72.16, 72.32]);
+        assert!((found.spread - 0.1).abs() < 1e-3);
+    }
+
+    #[test]
+    fn gradients_are_told_beside_the_forward_product_of_their_shape() {
+        let shapes = [(64, 64, 64), (128, 64, 64), (64, 128, 64)];
+        let mut products = Vec::new();
+        for (at, shape) in shapes.into_iter().enumerate() {
+            products.push(product(Operand::Bf16, Layout::Forward, shape, 10.0));
+            products.push(product(Operand::Bf16, Layout::InputGradient, shape, 10.0 + at as f64));
+        }
+        // Without a forward product to stand beside.
+        products.push(product(Operand::Bf16, Layout::InputGradient, (9, 9, 9), 1000.0));
+        let compute = Compute { products, ..Compute::default() };
+        let ratio = layout_ratio(&compute, Layout::InputGradient).unwrap();
+        assert!((ratio.value - 1.1).abs() < 1e-12 && (ratio.low - 1.0).abs() < 1e-12, "{ratio:?}");
+        assert_eq!(layout_ratio(&compute, Layout::WeightGradient), None);
+    }
+
+    #[test]
+    fn the_best_rate_of_an_operand_type_is_of_any_shape_and_pass() {
+        let products = vec![
+            product(Operand::Fp8, Layout::Forward, (1000, 1000, 1000), 4.0),
+            product(Operand::Fp8, Layout::WeightGradient, (1000, 1000, 1000), 2.0),
+            product(Operand::Tf32, Layout::Forward, (1000, 1000, 500), 2.0),
+        ];
+        let found = operands(&Compute { products, ..Compute::default() });
+        let rates: Vec<_> = found.iter().map(|one| (one.operand, one.tflops)).collect();
+        assert_eq!(rates, [(Operand::Tf32, 500.0), (Operand::Fp8, 1000.0)]);
+    }
+
+    #[test]
+    fn a_longer_stream_never_takes_less_and_between_points_lies_what_is_between() {
+        let point = |bytes, us: f64| StreamPoint { kernel: "copy".into(), bytes, seconds: timed(us * 1e-6) };
+        let compute = Compute {
+            streams: vec![point(4000, 8.0), point(1000, 3.0), point(2000, 2.0)],
+            ..Compute::default()
+        };
+        let found = streams(&compute);
+        assert_eq!((&found.bytes[..], &found.microseconds[..]), (&[1e3, 2e3, 4e3][..], &[3.0, 3.0, 8.0][..]));
+        // Below the first as the first, above the last in proportion.
+        let at = [10.0, 1500.0, 3000.0, 4000.0, 8000.0].map(|bytes| stream_us(&found, bytes));
+        assert_eq!(at, [3.0, 3.0, 5.5, 8.0, 16.0]);
+        assert!(stream_us(&Points::default(), 1.0).is_nan());
+    }
+
+    fn attended(
+        kernel: &str,
+        (heads, kv_heads): (u32, u32),
+        (queries, keys): (u32, u32),
+        s: f64,
+    ) -> AttentionPoint {
+        let backward_s = (queries > 1).then_some(2.0 * s);
+        AttentionPoint {
+            kernel: kernel.into(),
+            batch: 1,
+            heads,
+            kv_heads,
+            head_dim: 64,
+            queries,
+            keys,
+            forward_s: s,
+            backward_s,
+        }
+    }
+
+    #[test]
+    fn attention_is_the_framework_s_where_it_was_asked_and_else_of_products() {
+        let products = vec![
+            attended("batched products", (8, 8), (2048, 2048), 2e-3),
+            attended("batched products", (8, 8), (1024, 1024), 1e-3),
+        ];
+        let found = attention(&products);
+        assert_eq!(
+            (found.len(), found[0].kernel.as_str(), &found[0].tokens[..]),
+            (1, "batched products", &[1024, 2048][..])
+        );
+        let mut both = products.clone();
+        both.push(attended("framework", (8, 8), (1024, 1024), 5e-4));
+        // Grouped heads are another curve's.
+        both.push(attended("framework", (8, 2), (4096, 4096), 5e-4));
+        let found = attention(&both);
+        assert_eq!((found[0].kernel.as_str(), &found[0].tokens[..]), ("framework", &[1024][..]));
+        // Half of 4 · 8 heads · 1024² pairs · 64 channels in half a millisecond; backward takes twice that.
+        assert_eq!((found[0].forward_tflops[0], found[0].backward_tflops[0]), (2.147, 1.074));
+    }
+
+    #[test]
+    fn caches_of_one_size_are_one_point_by_head_and_group() {
+        let points = [
+            attended("framework", (8, 2), (1, 2048), 8e-6),
+            attended("framework", (8, 2), (1, 1024), 4e-6),
+            attended("framework", (8, 2), (1, 1024), 6e-6),
+            attended("framework", (8, 8), (1, 256), 3e-6),
+            attended("framework", (8, 8), (1024, 1024), 1.0),
+        ];
+        let found = caches(&points);
+        let kinds: Vec<_> = found.iter().map(|one| (one.head_dim, one.group)).collect();
+        assert_eq!(kinds, [(64, 1), (64, 4)]);
+        assert_eq!(found[1].times.microseconds, [5.0, 8.0]);
+        assert_eq!(found[1].times.bytes, [4.0 * 2.0 * 1024.0 * 64.0, 4.0 * 2.0 * 2048.0 * 64.0]);
+    }
+
+    #[test]
+    fn a_framework_s_operations_are_told_in_streams_of_as_many_bytes() {
+        let dispatch = |operation: &str, us: f64| DispatchPoint {
+            operation: operation.into(),
+            pass: "forward".into(),
+            seconds: us * 1e-6,
+        };
+        let framework = Framework {
+            name: "PyTorch".into(),
+            version: "2".into(),
+            // Timed on two hosts.
+            dispatch: vec![dispatch("norm", 4.0), dispatch("norm", 6.0), dispatch("add", 2.0)],
+            floors: vec![OperationPoint { operation: "norm".into(), bytes: 1.0, seconds: 2e-6 }],
+            operations: vec![OperationPoint { operation: "norm".into(), bytes: 3000.0, seconds: 11e-6 }],
+        };
+        let curve = Points { bytes: vec![2e3, 4e3], microseconds: vec![3.0, 8.0], spread: 0.0 };
+        let found = framework_model(&framework, &curve);
+        let values = |list: &[Named]| list.iter().map(|one| one.value).collect::<Vec<_>>();
+        assert_eq!(values(&found.dispatch), [5.0, 2.0]);
+        assert_eq!((values(&found.floors), values(&found.operations)), (vec![2.0], vec![2.0]));
+    }
+
+    #[test]
+    fn a_recording_s_curves_name_what_was_not_measured_as_nothing() {
+        let launch = |how: &str, us: f64| LaunchPoint { how: how.into(), seconds: timed(us * 1e-6) };
+        let copy = |beside_products, bytes_per_s| HostCopyPoint {
+            direction: "host-to-device".into(),
+            beside_products,
+            bytes: 1 << 20,
+            bytes_per_s: timed(bytes_per_s),
+        };
+        let compute = Compute {
+            multiprocessors: 132,
+            launches: vec![launch("eager", 4.0), launch("graph", 1.5)],
+            host_copies: vec![copy(false, 50e9), copy(true, 40e9)],
+            ..Compute::default()
+        };
+        let model = ComputeModel::of(&compute);
+        assert_eq!(model.multiprocessors, 132);
+        assert!((model.eager_launch_us.unwrap().value - 4.0).abs() < 1e-9);
+        assert!((model.graph_launch_us.unwrap().low - 1.35).abs() < 1e-9);
+        assert_eq!((model.round_trip_us, model.host_copy_beside_products), (None, Some(0.8)));
+        assert_eq!((model.power, model.framework, model.input_gradient), (None, None, None));
+        // A copy beside products alone says nothing.
+        let alone = Compute { host_copies: vec![copy(true, 40e9)], ..Compute::default() };
+        assert_eq!(ComputeModel::of(&alone).host_copy_beside_products, None);
+    }
+
+    #[test]
+    fn power_is_not_guessed_where_a_load_is_missing() {
+        let loads = [
+            load("idle", 0.0, 0.0, 0.0, 2000.0),
+            load("launches", 1.0, 0.0, 0.0, 2000.0),
+            load("copy", 1.0, 0.0, 4e12, 2000.0),
+            load("product a", 0.5, 4e14, 1e11, 2000.0),
+        ];
+        for missing in 0..loads.len() {
+            let rest: Vec<LoadPoint> = loads
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != missing)
+                .map(|(_, one)| one.clone())
+                .collect();
+            assert!(power(&rest).is_none(), "without {}", loads[missing].what);
+        }
+        // Clocks that never fell say nothing of the exponent: it is one, by as much as that is not known.
+        let whole = power(&loads).unwrap();
+        assert_eq!(
+            (whole.clock_exponent.value, whole.clock_exponent.low, whole.clock_exponent.high),
+            (1.0, 0.0, 2.0)
+        );
+    }
 }

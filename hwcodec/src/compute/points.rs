@@ -190,3 +190,39 @@ pub struct OperationPoint {
     pub bytes: f64,
     pub seconds: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_and_bytes_are_those_that_the_mask_and_the_group_leave() {
+        let seconds = Spread { median: 1.0, low: 1.0, high: 1.0, n: 1 };
+        let product =
+            ProductPoint { operand: Operand::Fp8, layout: Layout::Forward, m: 3, n: 5, k: 7, seconds };
+        assert_eq!(product.flop(), 210.0);
+        let of = |queries, keys| AttentionPoint {
+            kernel: "framework".into(),
+            batch: 2,
+            heads: 8,
+            kv_heads: 2,
+            head_dim: 64,
+            queries,
+            keys,
+            forward_s: 1.0,
+            backward_s: None,
+        };
+        let whole = 4.0 * 2.0 * 8.0 * 64.0;
+        // A causal mask leaves half; one query sees all keys, and so do queries on a longer cache.
+        assert_eq!(of(128, 128).flop(), 0.5 * whole * 128.0 * 128.0);
+        assert_eq!(
+            (of(1, 128).flop(), of(1, 1).flop(), of(16, 128).flop()),
+            (whole * 128.0, whole, whole * 2048.0)
+        );
+        // Keys and values of two heads in two bytes each.
+        assert_eq!(of(1, 128).kv_bytes(), 2.0 * 2.0 * 2.0 * 2.0 * 128.0 * 64.0);
+        let names =
+            [Operand::Bf16, Operand::Fp16, Operand::Tf32, Operand::Fp8].map(|one| (one.name(), one.bytes()));
+        assert_eq!(names, [("bf16", 2), ("fp16", 2), ("tf32", 4), ("fp8", 1)]);
+    }
+}

@@ -54,3 +54,27 @@ pub(crate) const TYPICAL_QP: i32 = 20;
 pub(crate) fn typical(standard: Standard, size: usize, pictures: usize) -> Spec {
     Spec { pictures, ..Spec::plain(standard, (size, size), TYPICAL_QP) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_timing_warms_up_once_and_stops_at_the_first_failure() {
+        let mut calls = 0;
+        let spread = repeat(3, || {
+            calls += 1;
+            // The first call, which compiles and allocates, is not counted.
+            Ok(if calls == 1 { 1000.0 } else { f64::from(calls) })
+        });
+        assert_eq!((spread.unwrap(), calls), (Spread { median: 3.0, low: 2.0, high: 4.0, n: 3 }, 4));
+        let mut calls = 0;
+        let failed = repeat(9, || {
+            calls += 1;
+            if calls == 3 { Err(Error::Nvcomp { call: "decode", status: 5 }) } else { Ok(1.0) }
+        });
+        assert!(matches!(failed, Err(Error::Nvcomp { status: 5, .. })) && calls == 3);
+        assert!(repeat(0, || Ok(1.0)).unwrap_err().to_string().contains("no repetitions"));
+    }
+}

@@ -143,3 +143,30 @@ fn wait_for(seconds: f64) {
         std::hint::spin_loop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_takes_its_slowest_stage_and_once_the_others() {
+        let load = Load { packets: vec![vec![0; 100]; 10], encoder: "cpu", encode_s: 1.0, raw_bits: 16e3 };
+        assert_eq!(load.coded_bits(), 8000.0);
+        // Ten pictures: the wire bounds, then the encoder, then all alike.
+        for ((wire_s, decode_s), expected_s) in [((5.0, 2.0), 5.3), ((0.5, 0.5), 1.1), ((1.0, 1.0), 1.2)] {
+            assert!((load.closed_form_s(wire_s, decode_s) - expected_s).abs() < 1e-12, "{wire_s} {decode_s}");
+        }
+        // One picture has nothing to hide behind.
+        let one = Load { packets: vec![vec![0; 100]], ..load };
+        assert!((one.closed_form_s(5.0, 2.0) - 8.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn waiting_takes_as_long_as_it_says_or_longer() {
+        for seconds in [0.0, 2e-4, 3e-3] {
+            let start = Instant::now();
+            wait_for(seconds);
+            assert!(start.elapsed().as_secs_f64() >= seconds);
+        }
+    }
+}
