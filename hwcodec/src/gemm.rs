@@ -180,3 +180,28 @@ fn random_bf16(count: usize, seed: u64) -> Vec<u16> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_numbers_of_all_sizes_below_one_and_another_seed_has_others() {
+        let drawn = random_bf16(4096, 1);
+        assert_eq!(drawn, random_bf16(4096, 1));
+        assert_ne!(drawn, random_bf16(4096, 2));
+        let values: Vec<f32> = drawn.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect();
+        assert!(values.iter().all(|value| value.abs() <= 1.0), "power is of products that stay finite");
+        let mean = values.iter().sum::<f32>() / 4096.0;
+        let square = values.iter().map(|value| value * value).sum::<f32>() / 4096.0;
+        // Of a uniform law: 0 and a third; zeros, or one value again and again, would draw less power.
+        assert!(mean.abs() < 0.05 && (square - 1.0 / 3.0).abs() < 0.03, "{mean} {square}");
+    }
+
+    #[test]
+    fn a_status_of_the_library_is_an_error_with_its_call() {
+        assert!(blas(0, "cublasCreate").is_ok());
+        let error = blas(13, "cublasGemmEx").map_err(|error| error.to_string());
+        assert_eq!(error, Err("cublasGemmEx failed: 13 (cuBLAS status)".into()));
+    }
+}
