@@ -179,6 +179,8 @@ class CodedLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
+        if self._span is not None:
+            self._span.takes(key_states, value_states)
         old_keys, old_values = self._before_tail()
         keys = torch.cat([*old_keys, *([self.keys] if self._tail() else []), key_states], dim=-2)
         values = torch.cat([*old_values, *([self.values] if self._tail() else []), value_states], dim=-2)
