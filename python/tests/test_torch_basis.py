@@ -191,6 +191,10 @@ def test_a_cache_is_of_its_model_and_a_basis_is_of_something(model, basis, folde
     other = _saved(tmp_path / "other", 2, num_key_value_heads=1)
     with pytest.raises(trinity.InputError, match="a basis of 2 heads of 32 channels, and the model that reads has 1 of 32"):
         _run(other, _tokens(20), cache)
+    for layers, why in ((LAYERS + 1, f"is of {LAYERS} layers, and the model that reads has more"), (LAYERS - 1, f"a basis of {LAYERS} layers, and the model that reads has fewer")):
+        cache = tt.CodedCache(bits=3, page=64, window=16, config=model.config, basis=basis)
+        with pytest.raises(trinity.InputError, match=why):
+            _run(_saved(tmp_path / str(layers), 2, num_hidden_layers=layers), _tokens(60), cache)
     with pytest.raises(trinity.InputError, match="expected the path"):
         tt.CodedCache(basis=5, config=model.config)
     for layers, heads in ((0, 0), (-LAYERS, HEADS), (LAYERS, 0)):
@@ -199,6 +203,16 @@ def test_a_cache_is_of_its_model_and_a_basis_is_of_something(model, basis, folde
         own.save(tmp_path / "none", force=True)
         with pytest.raises(trinity.InputError, match="no whole basis"):
             tt.CodedCache(basis=tmp_path / "none", config=model.config)
+
+
+def test_options_that_mean_nothing_are_sentences_before_a_token_is_read(model):
+    for options, why in (
+        ({"bits": None}, "bits=None: expected a number"), ({"bits": "3"}, "expected a number"), ({"bits": 0}, "above zero"), ({"bits": float("nan")}, "above zero"),
+        ({"codec": 5}, "codec=5: expected the name"), ({"page": 0}, "a page has at least one"), ({"page": 1.5}, "a page has at least one"), ({"sink": "x"}, "a sink none or more"),
+        ({"decoded_bytes": "x"}, "decoded_bytes='x'"), ({"decoded_bytes": -1}, "decoded_bytes=-1"), ({"config": {"a": 1}}, "expected the configuration of a model"),
+    ):  # fmt: skip
+        with pytest.raises(trinity.InputError, match=why):
+            tt.CodedCache(**{"config": model.config, **options})
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

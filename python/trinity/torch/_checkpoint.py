@@ -126,7 +126,7 @@ def _checked(data: bytes, place: _StorageInfo) -> bytes:
     if len(data) != place.length:
         raise RunError(f"an item of the checkpoint is cut: it has {len(data)} bytes of {place.length}")
     if said is not None and said != f"{zlib.crc32(data):08x}":
-        raise RunError("an item of the checkpoint is damaged or another checkpoint's: its checksum does not hold")
+        raise RunError("an item of the checkpoint is cut, damaged or another checkpoint's: its checksum does not hold")
     return data
 
 

@@ -74,9 +74,12 @@ class Span:
         # Decoded for layers that will ask for them next.
         self._ahead: dict[tuple[TurnedPage, int], dict[int, torch.Tensor]] = {}
 
-    def takes(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def takes(self, layer: Layer, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Refuses tokens of another model than the cache was made for."""
-        shape = self._basis.shape
+        shape, last = self._basis.shape, self._layers[-1]
+        if layer is self._layers[0] is not last and layer._tail() and not last._tail() and not last._before():
+            why = f"this cache has a basis of {shape.layers} layers, and the model that reads has fewer"
+            raise InputError(f"{why}: a cache is of the model whose config it was made with")
         for states in (keys, values):
             if states.shape[-3::2] != (shape.heads, shape.width):
                 raise InputError(
@@ -154,10 +157,10 @@ def spans(path: str | os.PathLike[str], config: Any, layers: Sequence[Any], want
     """The spans of a cache's layers, of a basis that is this model's; an `InputError` says why it is not."""
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"basis={path!r}: expected the path of a file of python -m trinity.vllm basis")
-    basis = Basis.open(path)
     if config is None:
         raise InputError("a basis is of one model: CodedCache(basis=..., config=model.config) says which one has this cache")
-    text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+    text = config.get_text_config(decoder=True)
+    basis = Basis.open(path)
     name = str(getattr(config, "_name_or_path", "") or "")
     if not name:
         raise InputError("this configuration does not say where its model came from, and a basis is of one model: use that of a model of from_pretrained")
