@@ -103,6 +103,85 @@ def test_a_plain_reader_stops_and_damage_is_said(tmp_path):
         tt.CheckpointWriter(tmp_path / "x", error=2.0)
 
 
+def _refused(state: dict, path: Path) -> str:
+    with pytest.raises(CheckpointException) as said:
+        dcp.load(state, storage_reader=tt.CheckpointReader(path))
+    return str(said.value)
+
+
+def _small(seed: int) -> dict:
+    """What takes as many bytes in every checkpoint, and a number that is no tensor."""
+    return {"w": torch.arange(8) + 16 * seed, "bits": torch.arange(300) % 7, "rate": 0.25 * seed}
+
+
+def test_data_of_another_checkpoint_or_rank_is_not_loaded_as_this_one_s(tmp_path):
+    for seed in 1, 2:
+        dcp.save(_small(seed), storage_writer=tt.CheckpointWriter(tmp_path / str(seed)))
+    (file,), (other,) = (list((tmp_path / name).glob("*.distcp")) for name in "12")
+    mine = file.read_bytes()
+    assert len(mine) == len(other.read_bytes()) != 0
+    file.write_bytes(other.read_bytes())
+    assert "another checkpoint's" in _refused(_small(3), tmp_path / "1")
+    # Every byte counts, also of what is no tensor.
+    for at in range(0, len(mine), 97):
+        damaged = bytearray(mine)
+        damaged[at] ^= 1
+        file.write_bytes(damaged)
+        assert "checksum does not hold" in _refused(_small(3), tmp_path / "1"), at
+    file.unlink()
+    assert "a part of the checkpoint is missing" in _refused(_small(3), tmp_path / "1")
+    file.write_bytes(mine)
+    state = _small(3)
+    dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path / "1"))
+    assert torch.equal(state["w"], _small(1)["w"]) and state["rate"] == 0.25
+    for metadata in b"", (tmp_path / "1/.metadata").read_bytes()[:-9], b"nonsense":
+        (tmp_path / "2/.metadata").write_bytes(metadata)
+        assert ".metadata cannot be read" in _refused(_small(3), tmp_path / "2")
+    assert "there is no checkpoint" in _refused(_small(3), tmp_path / "none")
+
+
+def test_a_checkpoint_of_before_has_no_checksums_in_its_metadata(tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoint, "_CHECK", "")
+    plain = _checkpoint._StorageInfo
+    monkeypatch.setattr(_checkpoint, "_StorageInfo", lambda *place, transform_descriptors: plain(*place, transform_descriptors=transform_descriptors[:-1] or None))
+    dcp.save(_small(1), storage_writer=tt.CheckpointWriter(tmp_path))
+    monkeypatch.undo()
+    state = _small(3)
+    dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path))
+    assert torch.equal(state["bits"], _small(1)["bits"]) and state["rate"] == 0.25
+
+
+def test_values_go_into_no_format_that_does_not_hold_them(tmp_path):
+    large = {"f": torch.tensor([1.0, 1e30]), "i": torch.tensor([1, 300])}
+    dcp.save(large, storage_writer=tt.CheckpointWriter(tmp_path))
+    for name, holds, does_not in (("f", (torch.float64, torch.bfloat16, torch.complex64), (torch.int32, torch.bool, torch.float16)), ("i", (torch.int16, torch.float32), (torch.int8, torch.bool))):
+        for dtype in holds:
+            state = {name: torch.zeros(2, dtype=dtype)}
+            dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path))
+            assert torch.allclose(state[name].to(torch.complex64), large[name].to(torch.complex64), rtol=0.01)
+        for dtype in does_not:
+            assert "does not hold its values" in _refused({name: torch.zeros(2, dtype=dtype)}, tmp_path)
+
+
+def test_an_item_of_a_later_trinity_is_not_guessed_at():
+    coded = _checkpoint._lossless(torch.randn(64))
+    for kind, first, second, why in ((2, bytes(8) + coded, b"", "does not know"), (1, b"abc", b"", "what it says"), (1, bytes(8) + coded, _checkpoint._lossless(torch.zeros(5)), "what it says")):
+        with pytest.raises(trinity.RunError, match=why):
+            _checkpoint.unpack(_checkpoint._packed(kind, first, second))
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_no_checkpoint(tmp_path):
+    resource = pytest.importorskip("resource", reason="LEFT OUT: this system has no limits of files")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(CheckpointException, match=r"0_0.distcp cannot be written: .*: the checkpoint is not whole"):
+            dcp.save({"w": torch.randn(4000)}, storage_writer=tt.CheckpointWriter(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "there is no checkpoint" in _refused({"w": torch.zeros(4000)}, tmp_path)
+
+
 def test_every_kind_of_tensor_is_packed_and_comes_back():
     random = torch.Generator().manual_seed(2)
     for tensor in (

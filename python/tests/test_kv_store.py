@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -284,6 +285,7 @@ def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
     (tmp_path / "kv").mkdir()
     assert store.put("a", _block(1))
     shutil.rmtree(tmp_path / "kv")
+    (tmp_path / "kv").write_text("in the way")
     assert store.put("b", _block(2)) is None and len(said) == 2
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(trinity.InputError, match="cannot be made"):
@@ -296,6 +298,98 @@ def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
         assert not (tmp_path / "other").exists()
     with pytest.raises(trinity.InputError, match="holds no block"):
         BlockStore(tmp_path / "other", "m", capacity_bytes=10)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_folder_that_is_removed_under_an_engine_is_made_anew_and_counted_anew(tmp_path, shared):
+    said: list[str] = []
+    above = tmp_path / "kv"
+    size = BlockStore(tmp_path / "one", f"{0:032x}", bits=None).put("x", _block(0))
+    store = _beside(above, 0, size, 4, say=said.append)
+    store.memory_bytes = 1 << 20
+    for at in range(4):
+        assert store.put(f"k{at}", _block(at))
+    shutil.rmtree(above if shared else store.folder)
+    # What is gone is not there, and no room is made of it.
+    assert "k0" not in store
+    for at in range(4):
+        assert store.put(f"n{at}", _block(at))
+    assert _kept(store.folder) == ["n0", "n1", "n2", "n3"] and store.stats["evicted"] == 0
+    assert len(said) == 1 and "was removed" in said[0] and "made anew" in said[0]
+    with pytest.raises(Refused, match="gone"):
+        store.get("k0", SHAPES, into="numpy")
+    assert store.get("n3", SHAPES, into="numpy") and store.put("n4", _block(4)) and store.stats["evicted"] >= 1
+
+
+def test_a_folder_is_not_made_anew_on_another_file_system(tmp_path):
+    said: list[str] = []
+    store = BlockStore(tmp_path / "kv", "m", say=said.append)
+    (tmp_path / "kv").rmdir()
+    store._device += 1
+    assert store.put("a", _block(1)) is None and store.put("b", _block(2)) is None
+    assert len(said) == 1 and "mount it again" in said[0] and not (tmp_path / "kv").exists()
+    (tmp_path / "kv").mkdir()
+    assert store.put("a", _block(1)) and len(said) == 1
+
+
+def _in_the_way(path: Path, what: str) -> None:
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "socket":
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as own, contextlib.chdir(path.parent):
+            own.bind(path.name)
+    elif what.startswith("link to "):
+        path.symlink_to(what.removeprefix("link to "))
+    else:
+        path.mkdir()
+        if what == "folder":
+            (path / "another's").write_text("precious")
+
+
+@pytest.mark.parametrize("what", ["empty folder", "link to nothing", "link to .", "link to /dev/zero"])
+def test_what_is_in_a_blocks_place_and_holds_nothing_is_replaced(tmp_path, what):
+    said: list[str] = []
+    store = BlockStore(tmp_path / "kv", "m", say=said.append, memory_bytes=0)
+    _in_the_way(tmp_path / "kv/a.kv", what)
+    assert "a" not in store and store.takes("a")
+    assert store.put("a", _block(1)) and "a" in store and store.get("a", SHAPES, into="numpy")
+    # A link is replaced as any file is.
+    assert len(said) == (what == "empty folder") and all("empty folder" in one for one in said)
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "socket"])
+def test_what_is_in_a_blocks_place_and_may_be_anothers_stays_and_is_said_once(tmp_path, what):
+    said: list[str] = []
+    store = BlockStore(tmp_path / "kv", "m", say=said.append, memory_bytes=0)
+    place = tmp_path / "kv/a.kv"
+    _in_the_way(place, what)
+    for _ in range(3):
+        # The scheduler does not find it, the worker does not copy it, and nothing waits for a pipe.
+        assert "a" not in store and not store.takes("a") and store.put("a", _block(1)) is None
+        with pytest.raises(Refused, match="something else"):
+            store.get("a", SHAPES, into="numpy")
+    assert len(said) == 1 and "is left as it is" in said[0] and str(place) in said[0] and store.stats["not_written"] == 1
+    assert place.exists() and (what != "folder" or (place / "another's").read_text() == "precious")
+    # Other blocks are kept, room is made without it, and the block is kept once its place is free.
+    assert store.put("b", _block(2)) and [path.name for path, *_ in store._files()] == ["b.kv"]
+    store.capacity_bytes, store._counted = 1, None
+    assert store.put("c", _block(3)) and place.exists() and "b" not in store
+    place.rename(tmp_path / "kv/moved")
+    assert store.put("a", _block(1)) and "a" in store and len(said) == 1
+    store.remove("a")
+    _in_the_way(place, what)
+    assert not store.takes("a") and len(said) == 2
+
+
+def test_a_folder_that_cannot_be_looked_into_has_no_blocks(tmp_path, monkeypatch):
+    store = BlockStore(tmp_path / "kv", "m")
+    store.put("a", _block(1))
+
+    def stale(*_, **__):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "stat", stale)
+    assert "a" not in store
 
 
 def test_a_full_disk_leaves_blocks_out_and_the_log_says_what_does_not_go(tmp_path, monkeypatch):

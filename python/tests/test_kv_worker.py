@@ -96,6 +96,19 @@ def test_blocks_come_back_into_the_cache_they_came_from(tmp_path, bits, kind):
         assert torch.equal(got, meant) if bits is None else 0 < float(error) < 0.02
 
 
+def test_a_block_whose_place_is_taken_is_not_copied_and_the_others_are_kept(tmp_path):
+    own = worker(tmp_path, paged(1))
+    (tmp_path / "key 3.kv/another's").mkdir(parents=True)
+    copied: list[str] = []
+    read = own._copied
+    own._copied = lambda moved: copied.append(moved.key) or read(moved)
+    own.save(moves())
+    own.shutdown()
+    assert own.store.stats["written"] == COUNT - 1 and "key 3" not in copied and len(copied) == COUNT - 1
+    ((moved, why),) = worker(tmp_path, paged(None)).load(moves())
+    assert moved.key == "key 3" and "something else" in str(why) and (tmp_path / "key 3.kv/another's").is_dir()
+
+
 def test_what_kernels_coded_is_read_by_a_cpu_to_the_same_values_and_as_well(tmp_path, kernels):
     caches = paged(2)
     own, there = worker(tmp_path / "host", caches), worker(tmp_path / "device", caches)

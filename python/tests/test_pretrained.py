@@ -6,9 +6,12 @@ say that they are left out.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformer
 
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
+from trinity.torch import _pretrained  # noqa: E402
 
 SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -133,6 +137,93 @@ def test_nothing_wrong_is_loaded(saved, tmp_path):
         load(folder)
     with pytest.raises(trinity.InputError, match="no model of transformers"):
         tt.save_pretrained(torch.nn.Linear(4, 4), tmp_path / "x")
+
+
+def test_weights_of_another_model_or_kind_are_refused_where_transformers_compares_nothing(saved, tmp_path):
+    _, folder = saved
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    good = (folder / "model.tri").read_bytes()
+    other = {**SIZES, "num_key_value_heads": 2, "tie_word_embeddings": True}
+    for change, why in (
+        ({"intermediate_size": 64}, r"gate_proj.weight` is \(64, 64\), and that of LlamaForCausalLM is \(128, 64\)"),
+        ({"num_key_value_heads": 4}, r"k_proj.weight` is \(64, 64\), and that"),
+        ({"num_hidden_layers": 3}, r"has `model.layers.2.* which LlamaForCausalLM has not"),
+        ({"num_hidden_layers": 1}, "has no `model.layers.1"),
+        # Of the same shapes: only what the folder was saved with tells.
+        ({}, "not the file that this folder was saved with"),
+    ):
+        made = tmp_path / "made"
+        tt.save_pretrained(transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**other, **change})), made, bits=4, force=True)
+        (folder / "model.tri").write_bytes((made / "model.tri").read_bytes())
+        for decode in "load", "use":
+            with pytest.raises(trinity.InputError, match=why):
+                load(folder, quantization_config=tt.TrinityConfig(decode=decode))
+    (folder / "model.tri").write_bytes(good)
+    assert load(folder).config.num_hidden_layers == 2
+    state = tt.load_state_dict(folder / "model.tri")
+    trinity.save(folder / "model.tri", {name: (64 * one).to(torch.int8) for name, one in state.items()}, lossless=True, force=True)
+    with pytest.raises(trinity.InputError, match="is torch.int8, and that of"):
+        load(folder)
+    model = _llama()
+    model.model.layers[0].mlp.up_proj.weight.data *= 1e7
+    tt.save_pretrained(model, tmp_path / "large", bits=6)
+    assert load(tmp_path / "large", dtype=torch.bfloat16).dtype == torch.bfloat16
+    with pytest.raises(trinity.InputError, match="up_proj.weight` has values that torch.float16 does not hold"):
+        load(tmp_path / "large", dtype=torch.float16)
+
+
+@pytest.mark.parametrize("decode", ["load", "use"])
+def test_a_model_without_a_head_is_read_out_of_one_with_it(saved, decode):
+    model, folder = saved
+    base = transformers.AutoModel.from_pretrained(folder, quantization_config=tt.TrinityConfig(decode=decode))
+    whole = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokens = torch.arange(24)[None]
+    with torch.no_grad():
+        assert torch.equal(base(tokens)[0], whole.model(tokens)[0])
+    assert (len(list(base.parameters())) < len(list(whole.parameters()))) == (decode == "use")
+    with pytest.raises(trinity.InputError, match="has no `score.weight`"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+
+
+def test_a_folder_of_before_does_not_say_its_weights(saved):
+    _, folder = saved
+    names = folder / "model.safetensors"
+    digest = _pretrained._saved_with(names)
+    assert digest == _pretrained._digest(folder / "model.tri")
+    _pretrained._write_names(names, ["model.embed_tokens.weight"], digest)
+    text = names.read_bytes().replace(b"trinity.digest", b"another.thing!")
+    names.write_bytes(text)
+    assert _pretrained._saved_with(names) is None and transformers.AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_what_a_description_says_wrongly_is_a_sentence(saved):
+    _, folder = saved
+    own = json.loads((folder / "config.json").read_text())
+    for said, why in (({"file": 7}, "no name of one"), ({"file": ""}, "no name of one"), ({"file": "../model.tri"}, "no name of one"), ({"version": "1"}, "of version '1'")):
+        (folder / "config.json").write_text(json.dumps({**own, "quantization_config": {**own["quantization_config"], **said}}))
+        with pytest.raises(trinity.InputError, match=why):
+            transformers.AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_a_full_disk_is_a_sentence(saved, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource", reason="LEFT OUT: this system has no limits of files")
+    model, folder = saved
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The decoded weights are several times as long as the coded ones.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * (folder / "model.tri").stat().st_size, hard))
+    try:
+        with pytest.raises(trinity.RunError, match="no room for the decoded weights.*") as said:
+            transformers.AutoModelForCausalLM.from_pretrained(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "TMPDIR" in str(said.value)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(trinity.RunError, match="cannot be written: No space left on device"):
+        tt.save_pretrained(model, tmp_path / "no-room", bits=4)
 
 
 def test_transformers_without_the_method_refuses_the_folder(saved):

@@ -186,6 +186,41 @@ def test_another_model_s_basis_and_one_without_a_model_are_refused_with_a_senten
     assert _error(model, _tokens(300), cache) < 0.05 and cache.layers[0]._span._rope is None
 
 
+def test_a_cache_is_of_its_model_and_a_basis_is_of_something(model, basis, folder, tmp_path):
+    cache = tt.CodedCache(bits=3, page=64, window=16, config=model.config, basis=basis)
+    other = _saved(tmp_path / "other", 2, num_key_value_heads=1)
+    with pytest.raises(trinity.InputError, match="a basis of 2 heads of 32 channels, and the model that reads has 1 of 32"):
+        _run(other, _tokens(20), cache)
+    for layers, why in ((LAYERS + 1, f"is of {LAYERS} layers, and the model that reads has more"), (LAYERS - 1, f"a basis of {LAYERS} layers, and the model that reads has fewer")):
+        cache = tt.CodedCache(bits=3, page=64, window=16, config=model.config, basis=basis)
+        with pytest.raises(trinity.InputError, match=why):
+            _run(_saved(tmp_path / str(layers), 2, num_hidden_layers=layers), _tokens(60), cache)
+    with pytest.raises(trinity.InputError, match="expected the path"):
+        tt.CodedCache(basis=5, config=model.config)
+    for layers, heads in ((0, 0), (-LAYERS, HEADS), (LAYERS, 0)):
+        own = _learned(model, folder)
+        own.shape = dataclasses.replace(own.shape, layers=layers, heads=heads)
+        own.save(tmp_path / "none", force=True)
+        with pytest.raises(trinity.InputError, match="no whole basis"):
+            tt.CodedCache(basis=tmp_path / "none", config=model.config)
+
+
+def test_options_that_mean_nothing_are_sentences_before_a_token_is_read(model):
+    for options, why in (
+        ({"bits": None}, "bits=None: expected a number"), ({"bits": "3"}, "expected a number"), ({"bits": 0}, "above zero"), ({"bits": float("nan")}, "above zero"),
+        ({"codec": 5}, "codec=5: expected the name"), ({"page": 0}, "a page has at least one"), ({"page": 1.5}, "a page has at least one"), ({"sink": "x"}, "a sink none or more"),
+        ({"decoded_bytes": "x"}, "decoded_bytes='x'"), ({"decoded_bytes": -1}, "decoded_bytes=-1"), ({"config": {"a": 1}}, "expected the configuration of a model"),
+    ):  # fmt: skip
+        with pytest.raises(trinity.InputError, match=why):
+            tt.CodedCache(**{"config": model.config, **options})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_models_of_every_number_format_have_a_cache(basis, folder, dtype):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    assert 0 < _error(model, _tokens(200), tt.CodedCache(bits=6, page=64, window=0, config=model.config, basis=basis)) < 0.01
+
+
 def test_angles_that_are_not_known_are_not_guessed(model):
     assert _turned.rope_of(model.config, WIDTH).has(2048)
     scaled = _config(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0})

@@ -13,14 +13,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from .. import _coded
+from .._errors import InputError
 from . import _rooms, _turned, _wire
 from ._rooms import Coder, Rooms
+
+#: Bits per value that keep every value of f32, and more.
+_MOST_BITS = 64
 
 
 class _Room:
@@ -94,8 +99,12 @@ class CodedLayer(DynamicLayer):
         # The first pages, decoded: how many, and their keys and values.
         self._kept = 0
         self._plain: tuple[torch.Tensor, torch.Tensor] | None = None
-        if page < 1 or window < 0 or sink < 0:
-            raise ValueError(f"page={page}, window={window}, sink={sink}: a page has at least one token, a window and a sink none or more")
+        if not all(isinstance(one, Integral) for one in (page, window, sink)) or page < 1 or window < 0 or sink < 0:
+            raise InputError(f"page={page!r}, window={window!r}, sink={sink!r}: a page has at least one token, a window and a sink none or more")
+        if not isinstance(bits, Real) or not 0 < bits <= _MOST_BITS:
+            raise InputError(f"bits={bits!r}: expected a number above zero, up to {_MOST_BITS}")
+        if not isinstance(codec, str):
+            raise InputError(f"codec={codec!r}: expected the name of one, see trinity.codecs()")
         self.bits, self.codec, self.page, self.window, self.sink = bits, codec, page, window, sink
         # Keys and values of the first tokens, once there is a page behind them.
         self._first: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -179,6 +188,8 @@ class CodedLayer(DynamicLayer):
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
+        if self._span is not None:
+            self._span.takes(self, key_states, value_states)
         old_keys, old_values = self._before_tail()
         keys = torch.cat([*old_keys, *([self.keys] if self._tail() else []), key_states], dim=-2)
         values = torch.cat([*old_values, *([self.values] if self._tail() else []), value_states], dim=-2)
@@ -308,6 +319,10 @@ class CodedCache(DynamicCache):
         basis: str | os.PathLike[str] | None = None,
         config: Any = None,
     ) -> None:
+        if config is not None and not hasattr(config, "get_text_config"):
+            raise InputError(f"config={config!r}: expected the configuration of a model of transformers, model.config")
+        if not isinstance(decoded_bytes, Real) or decoded_bytes < 0:
+            raise InputError(f"decoded_bytes={decoded_bytes!r}: expected a number of bytes")
         super().__init__(config=config)
         self.budget = budget = Budget(decoded_bytes)
         make = lambda: CodedLayer(bits=bits, codec=codec, page=page, window=window, sink=sink, budget=budget)  # noqa: E731
@@ -317,6 +332,12 @@ class CodedCache(DynamicCache):
                 span.join()
         elif config is None:
             self.layer_class_to_replicate = make  # type: ignore[assignment]
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """A layer's new tokens; all of its tokens."""
+        if self.layer_class_to_replicate is None and layer_idx >= len(self.layers):
+            raise InputError(f"this cache is of {len(self.layers)} layers, and the model that reads has more: a cache is of the model whose config it was made with")
+        return super().update(key_states, value_states, layer_idx, *args, **kwargs)
 
     def rest(self) -> None:
         """Gives all decoded pages up, until the next token asks for them."""

@@ -3,23 +3,27 @@
 Every bit is kept unless an error is allowed. Second moments are coded by their
 logarithm: what an optimizer divides by the root of must keep its size, however
 small it is. Files are those of a ``FileSystemWriter``, with what each item takes
-beside where it lies, so that ranks, shards and ``async_save`` are as before.
+beside where it lies, so that ranks, shards and ``async_save`` are as before. The
+metadata has a checksum of every item: data of another checkpoint, or of another
+rank, is never read as this one's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import io
 import math
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint.filesystem import DEFAULT_SUFFIX, FileSystemReader, FileSystemWriter, _StorageInfo
-from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, SavePlan, SavePlanner, WriteItemType
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
@@ -29,6 +33,8 @@ from .._errors import InputError, RunError
 
 #: Names a coded item in the metadata: a reader that knows of none stops there.
 _DESCRIPTOR = "trinity"
+#: Begins what the metadata says of an item's bytes: their CRC-32, in hexadecimal digits.
+_CHECK = "trinity-crc32/"
 _MAGIC = b"TRIC"
 #: Kinds of payload: the values, or the binary logarithm of values above zero.
 _PLAIN, _LOGARITHM = 0, 1
@@ -100,13 +106,54 @@ def unpack(data: bytes) -> torch.Tensor:
     if kind == _PLAIN:
         values: torch.Tensor = Encoded(body[:first], "torch").decode()
         return values
-    (middle,) = struct.unpack_from("<d", body)
-    logs = Encoded(body[8:first], "torch").decode().double() + middle
-    found: torch.Tensor = logs.exp2()
-    if second:
-        mask = Encoded(body[first:], "torch").decode().bool().reshape(found.shape)
-        found = torch.where(mask, 0.0, found)
+    if kind != _LOGARITHM:
+        raise RunError(f"an item of the checkpoint is of a kind, {kind}, that this Trinity does not know: load it with the one that wrote it")
+    try:
+        (middle,) = struct.unpack_from("<d", body)
+        logs = Encoded(body[8:first], "torch").decode().double() + middle
+        found: torch.Tensor = logs.exp2()
+        if second:
+            mask = Encoded(body[first:], "torch").decode().bool().reshape(found.shape)
+            found = torch.where(mask, 0.0, found)
+    except (struct.error, RuntimeError) as error:
+        raise RunError(f"an item of the checkpoint does not hold what it says: {error}") from None
     return found
+
+
+def _checked(data: bytes, place: _StorageInfo) -> bytes:
+    """An item's bytes, which are those that were written with this metadata; checkpoints of before do not say."""
+    said = next((one.removeprefix(_CHECK) for one in place.transform_descriptors or () if one.startswith(_CHECK)), None)
+    if len(data) != place.length:
+        raise RunError(f"an item of the checkpoint is cut: it has {len(data)} bytes of {place.length}")
+    if said is not None and said != f"{zlib.crc32(data):08x}":
+        raise RunError("an item of the checkpoint is cut, damaged or another checkpoint's: its checksum does not hold")
+    return data
+
+
+def _copied(target: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Copies into another number format only where that keeps values."""
+    if target.size() != tensor.size():
+        raise RunError(f"it is {tuple(tensor.size())}, and {tuple(target.size())} is asked for")
+    refused = f"it is {tensor.dtype}, and {target.dtype} is asked for, which does not hold its values: load it into a format that does"
+    if not torch.can_cast(tensor.dtype, target.dtype):
+        raise RunError(refused)
+    target.copy_(tensor)
+    if target.dtype == tensor.dtype or target.is_complex():
+        return
+    back = target.cpu().to(tensor.dtype)
+    # Floating point is rounded as it ever is; it may not become infinite.
+    kept = torch.equal(back.isfinite(), tensor.isfinite()) if tensor.is_floating_point() else torch.equal(back, tensor)
+    if not kept:
+        raise RunError(refused)
+
+
+@contextlib.contextmanager
+def _said(path: str | os.PathLike[str], does: str, what: str) -> Iterator[None]:
+    """What the system says of a file, as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be {does}: {error.strerror or error}: {what}") from None
 
 
 class CheckpointWriter(FileSystemWriter):
@@ -154,12 +201,14 @@ class CheckpointWriter(FileSystemWriter):
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         name = f"{plan.storage_data.prefix}0{DEFAULT_SUFFIX}"
         results = []
-        with self.fs.create_stream(self.fs.concat_path(self.path, name), "wb") as stream:
+        path = self.fs.concat_path(self.path, name)
+        with _said(path, "written", "the checkpoint is not whole, and is not to be loaded"), self.fs.create_stream(path, "wb") as stream:
             for item in plan.items:
                 data, is_coded = self._item(item, planner)
                 offset = stream.tell()
                 stream.write(data)
-                place = _StorageInfo(name, offset, len(data), transform_descriptors=[_DESCRIPTOR] if is_coded else None)
+                about = [*([_DESCRIPTOR] if is_coded else []), f"{_CHECK}{zlib.crc32(data):08x}"]
+                place = _StorageInfo(name, offset, len(data), transform_descriptors=about)
                 results.append(WriteResult(index=item.index, size_in_bytes=len(data), storage_data=place))
             stream.flush()
             if self.sync_files:
@@ -168,34 +217,49 @@ class CheckpointWriter(FileSystemWriter):
         done.set_result(results)
         return done
 
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        with _said(self.path, "written", "the checkpoint has no metadata, and is not to be loaded"):
+            super().finish(metadata, results)
+
 
 class CheckpointReader(FileSystemReader):
     """Reads what `CheckpointWriter` wrote, into the same shards or others."""
+
+    def read_metadata(self, *arguments: Any, **keywords: Any) -> Metadata:
+        try:
+            return super().read_metadata(*arguments, **keywords)
+        except Exception as error:
+            # Whatever a pickle that is cut or another's comes to.
+            why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            path = self._get_metadata_path(keywords.get("rank"))
+            raise RunError(f"{path} cannot be read: {why}: there is no checkpoint, or its saving did not end") from error
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         for item in plan.items:
             place: _StorageInfo = self.storage_data[item.storage_index]
             path = self.fs.concat_path(self.path, place.relative_path)
-            with self.fs.create_stream(path, "rb") as stream:
+            with _said(path, "read", "a part of the checkpoint is missing"), self.fs.create_stream(path, "rb") as stream:
                 stream.seek(place.offset)
                 data = stream.read(place.length)
-            if item.type == LoadItemType.BYTE_IO:
-                planner.load_bytes(item, io.BytesIO(data))
-                continue
-            if _DESCRIPTOR not in (place.transform_descriptors or ()):
-                tensor = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-            else:
-                try:
-                    tensor = unpack(data)
-                except (InputError, RunError) as error:
-                    raise RunError(f"{path}: `{item.storage_index.fqn}`: {error}") from None
-            for side, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
-                tensor = tensor.narrow(side, start, length)
-            target = planner.resolve_tensor(item).detach()
-            if target.size() != tensor.size():
-                raise RunError(f"{path}: `{item.storage_index.fqn}` is {tuple(tensor.size())}, and {tuple(target.size())} is asked for")
-            target.copy_(tensor)
-            planner.commit_tensor(item, target)
+            try:
+                self._put(item, _checked(data, place), place, planner)
+            except (InputError, RunError) as error:
+                raise RunError(f"{path}: `{item.storage_index.fqn}`: {error}") from None
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def _put(self, item: ReadItem, data: bytes, place: _StorageInfo, planner: LoadPlanner) -> None:
+        """An item's bytes into what is asked for."""
+        if item.type == LoadItemType.BYTE_IO:
+            planner.load_bytes(item, io.BytesIO(data))
+            return
+        if _DESCRIPTOR in (place.transform_descriptors or ()):
+            tensor = unpack(data)
+        else:
+            tensor = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        for side, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+            tensor = tensor.narrow(side, start, length)
+        target = planner.resolve_tensor(item).detach()
+        _copied(target, tensor)
+        planner.commit_tensor(item, target)

@@ -74,6 +74,19 @@ class Span:
         # Decoded for layers that will ask for them next.
         self._ahead: dict[tuple[TurnedPage, int], dict[int, torch.Tensor]] = {}
 
+    def takes(self, layer: Layer, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Refuses tokens of another model than the cache was made for."""
+        shape, last = self._basis.shape, self._layers[-1]
+        if layer is self._layers[0] is not last and layer._tail() and not last._tail() and not last._before():
+            why = f"this cache has a basis of {shape.layers} layers, and the model that reads has fewer"
+            raise InputError(f"{why}: a cache is of the model whose config it was made with")
+        for states in (keys, values):
+            if states.shape[-3::2] != (shape.heads, shape.width):
+                raise InputError(
+                    f"this cache has a basis of {shape.heads} heads of {shape.width} channels, and the model that reads has {states.shape[-3]} of"
+                    f" {states.shape[-1]}: a cache is of the model whose config it was made with"
+                )
+
     def join(self) -> None:
         """Has its layers' pages coded by this."""
         for one in self._layers:
@@ -132,7 +145,7 @@ class Span:
         block = rows.view(rows.shape[0], layers, -1, width).transpose(0, 1) * page.scales[:, which, None, None, None]
         if which == 0 and page.turned and self._rope is not None:
             block = self._rope.apply(block, page.start)
-        most = torch.finfo(dtype).max
+        most = min(torch.finfo(dtype).max, torch.finfo(block.dtype).max)
         return [one.flatten(1) for one in block.clamp_(-most, most).to(dtype)]
 
     def forget(self) -> None:
@@ -142,10 +155,12 @@ class Span:
 
 def spans(path: str | os.PathLike[str], config: Any, layers: Sequence[Any], wanted: type) -> list[Span]:
     """The spans of a cache's layers, of a basis that is this model's; an `InputError` says why it is not."""
-    basis = Basis.open(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"basis={path!r}: expected the path of a file of python -m trinity.vllm basis")
     if config is None:
         raise InputError("a basis is of one model: CodedCache(basis=..., config=model.config) says which one has this cache")
-    text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
+    text = config.get_text_config(decoder=True)
+    basis = Basis.open(path)
     name = str(getattr(config, "_name_or_path", "") or "")
     if not name:
         raise InputError("this configuration does not say where its model came from, and a basis is of one model: use that of a model of from_pretrained")

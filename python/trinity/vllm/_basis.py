@@ -149,6 +149,8 @@ class Basis:
         try:
             layers, heads, width = (int(side) for side in texts[_SHAPE].split(" x "))
             shape = Shape(layers, heads, width, texts[_FRAME])
+            if min(layers, heads, width) < 1:
+                raise ValueError(f"it is of {shape}")
             parts = Parts.of(shape)
             sides = [(end - start) * heads * width // parts.groups for start, end in parts.spans]
             axes = [[tensors[f"{kind} {at}"].float().reshape(parts.groups, side, side) for at, side in enumerate(sides)] for kind in _KINDS]

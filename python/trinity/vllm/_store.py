@@ -2,8 +2,9 @@
 
 A block is served only where its file says that it is of this key, this model, this number format and shape, and where
 its digest holds; in any other case `BlockStore.get` raises `Refused` with the reason, and the file is removed. A block
-that cannot be written is left out. Several processes may share a folder: files appear whole or not at all, and room is
-made among all of them, whoever wrote them.
+that cannot be written is left out; a folder that was removed is made anew. What is no file is never taken for a block,
+and goes only where nothing can be lost with it. Several processes may share a folder: files appear whole or not at all,
+and room is made among all of them, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,8 @@ class BlockStore:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.folder} cannot be made: {error.strerror}: blocks are kept in a folder that can be written") from None
+        #: Of the file system that the folder lies on.
+        self._device = self.folder.stat().st_dev
         self.identity, self.bits = identity, bits
         self.codec = codec or ("line-fast" if bits is not None else None)
         self.capacity_bytes, self.memory_bytes = capacity_bytes, memory_bytes
@@ -146,6 +150,8 @@ class BlockStore:
         self._say = say
         #: Why the last block could not be written.
         self._failure: int | None = None
+        #: Blocks with something in the place of their file that is none, and stays.
+        self._obstructed: set[str] = set()
         self._clear_drafts()
         #: Coded blocks that were read or written last.
         self._memory: OrderedDict[str, bytes] = OrderedDict()
@@ -182,14 +188,49 @@ class BlockStore:
     def _files(self) -> list[tuple[Path, int, float]]:
         found = []
         for item in self._entries():
-            if item.name.endswith(_ENDING):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if item.name.endswith(_ENDING) and item.is_file():
                     stat = item.stat()
                     found.append((Path(item.path), stat.st_size, stat.st_mtime))
         return found
 
     def __contains__(self, key: str) -> bool:
-        return self._path(key).exists()
+        try:
+            return S_ISREG(os.stat(self._path(key)).st_mode)
+        except OSError:
+            return False
+
+    def takes(self, key: str) -> bool:
+        """Whether a block is to be written: it is not there, and the place of its file is free.
+
+        An empty folder in that place is removed. What else is no file stays, and the block is done without; `say` is
+        told of either once.
+        """
+        path = self._path(key)
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:
+            with self._lock:
+                self._obstructed.discard(key)
+            return True
+        if S_ISREG(mode):
+            return False
+        if S_ISLNK(mode):
+            # Writing replaces the link, and leaves what it leads to.
+            return key not in self
+        if S_ISDIR(mode):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+                self._say(f"{path} was an empty folder where a block's file belongs: it is removed, and the block is kept")
+                return True
+        with self._lock:
+            known = key in self._obstructed
+            self._obstructed.add(key)
+            self.stats["not_written"] += not known
+        if not known:
+            what = "a folder with something in it" if S_ISDIR(mode) else "neither file nor folder"
+            self._say(f"{path} is {what}, where a block's file belongs: it is left as it is, and that block is not kept until it is moved away")
+        return False
 
     def _encoded(self, tensors: Mapping[str, Any], exact: Collection[str]) -> list[_coded.Encoded | Stream]:
         coded: dict[str, _coded.Encoded | Stream] = {name: one for name, one in tensors.items() if isinstance(one, Stream)}
@@ -206,12 +247,12 @@ class BlockStore:
         return [coded[name] for name in tensors]
 
     def put(self, key: str, tensors: Mapping[str, Any], exact: Collection[str] = (), plain: int | None = None) -> int | None:
-        """Codes a block and writes it; its size in bytes, or nothing where it is there or cannot be written.
+        """Codes a block and writes it; its size in bytes, or nothing where `takes` says no or it cannot be written.
 
         Tensors that ``exact`` names keep every bit; a `Stream` is coded already. ``plain`` is what the block takes as a
         cache keeps it, where that is not what the tensors take.
         """
-        if key in self:
+        if not self.takes(key):
             return None
         coded = self._encoded(tensors, exact)
         own = [
@@ -229,9 +270,25 @@ class BlockStore:
             self.stats["plain_bytes"] += sum(_plain_bytes(one) for one in coded) if plain is None else plain
         return len(whole)
 
+    def _make_folder(self) -> None:
+        """Makes the folder anew where it was removed; not on another file system, whose room is not this store's."""
+        with self._lock:
+            if os.path.lexists(self.folder):
+                return
+            above = next(one for one in self.folder.absolute().parents if one.exists())
+            if above.stat().st_dev != self._device:
+                raise OSError(errno.ENODEV, f"it is gone with the file system that it lay on, and {above} is of another: mount it again, or start anew")
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # What was counted and remembered was in the folder that is gone.
+            self._counted, self._since = None, 0
+            self._memory.clear()
+            self._memory_used = 0
+        self._say(f"{self.folder} was removed with the blocks in it: it is made anew")
+
     def _write(self, key: str, whole: bytes) -> bool:
         draft = self.folder / f".{key}.{os.getpid()}.{threading.get_ident()}"
         try:
+            self._make_folder()
             self._make_room(len(whole))
             with open(draft, "wb") as file:
                 file.write(whole)
@@ -302,9 +359,10 @@ class BlockStore:
         with self._lock:
             self._forget(key)
             with contextlib.suppress(OSError):
-                size = path.stat().st_size
-                path.unlink()
-                self._since -= size
+                own = os.lstat(path)
+                if S_ISREG(own.st_mode) or S_ISLNK(own.st_mode):
+                    path.unlink()
+                    self._since -= own.st_size
 
     def get(self, key: str, expected: Expected, into: Any = "torch") -> dict[str, Any]:
         """The block's tensors, decoded: those that ``expected`` names, each with its number format and shape."""
@@ -339,8 +397,12 @@ class BlockStore:
         with self._lock:
             whole = self._memory.get(key)
         if whole is None:
+            path = self._path(key)
             try:
-                whole = self._path(key).read_bytes()
+                # Reading a pipe would wait, and a device may have no end.
+                if not S_ISREG(path.stat().st_mode):
+                    raise Refused("it cannot be read: in the place of its file is something else")
+                whole = path.read_bytes()
             except FileNotFoundError:
                 raise Refused("it cannot be read: it is gone, as where an engine that shares the folder made room") from None
             except OSError as error:

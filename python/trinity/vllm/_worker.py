@@ -142,7 +142,7 @@ class Worker:
 
     def save(self, saves: Sequence[Moved]) -> None:
         """Copies blocks, since the engine may use them again at once, and has them coded."""
-        wanted = [moved for moved in saves if moved.key not in self.store]
+        wanted = [moved for moved in saves if self.store.takes(moved.key)]
         if self._coder is None:
             for moved in wanted:
                 self._submit(1, self._taken, moved, [one.cpu() for one in self._copied(moved)])
