@@ -447,7 +447,7 @@ impl Sample {
         let rows = residuals.len() / cols;
         let (mut row_scales, mut col_scales) = with_width(width, Scales { residuals: &residuals, cols });
         // A class off by so many quarter octaves costs its square in nats.
-        let spread = row_scales.iter().map(|s| s.ln().powi(2)).sum::<f64>() / rows.max(1) as f64;
+        let spread = self.row_spread((&row_scales, &col_scales), plan);
         let panel = plan.tile_cols as f64;
         let states_rows = 1.44 * spread * panel > 3.0;
         if states_rows {
@@ -466,6 +466,35 @@ impl Sample {
         self.flatten_classes(plan, rows);
         let cost = predicted_bits(&row_scales, &col_scales);
         cost + if states_rows { 3.0 / panel } else { 0.0 }
+    }
+
+    /// Mean square of the logarithms of rows' scales. Where rows are predicted, those that begin a tile are not, and are
+    /// large beside the others: they count as often as tiles begin, whatever bands the sample has.
+    fn row_spread(&self, (row_scales, col_scales): (&[f64], &[f64]), plan: &Plan) -> f64 {
+        let square = |scale: f64| scale.ln().powi(2);
+        let mean = |(sum, count): (f64, f64)| sum / f64::max(count, 1.0);
+        if plan.above.iter().all(|&above| above == 0) {
+            return mean((row_scales.iter().copied().map(square).sum(), row_scales.len() as f64));
+        }
+        let magnitude = |row: &[f32]| {
+            let columns = row.iter().zip(&plan.means).zip(col_scales);
+            let each =
+                columns.map(|((&value, &mean), scale)| 0.5 * f64::from(value - mean as f32).abs() / scale);
+            (each.sum::<f64>() / self.cols as f64).max(1e-3)
+        };
+        let (mut first, mut others, mut at) = ((0.0, 0.0), (0.0, 0.0), 0);
+        for band in &self.bands {
+            let rows = band.len() / self.cols;
+            for row in band.chunks_exact(self.cols).step_by(plan.tile_rows) {
+                first = (first.0 + square(magnitude(row)), first.1 + 1.0);
+            }
+            let behind = &row_scales[at..at + rows][rows.min(1)..];
+            others =
+                (others.0 + behind.iter().copied().map(square).sum::<f64>(), others.1 + behind.len() as f64);
+            at += rows;
+        }
+        let share = 1.0 / plan.tile_rows as f64;
+        (1.0 - share) * mean(others) + share * mean(first)
     }
 
     /// One class for all columns where their differences are not worth stating.
@@ -677,6 +706,26 @@ mod tests {
             let plan = choose(&shifted, rows, cols, 0.25, &Options { fixed, ..options }).unwrap();
             assert!(plan.means.iter().all(|&mean| mean == 0), "{effort:?}");
             assert!(plan.above.iter().filter(|&&above| above > 8).count() > cols / 4, "{effort:?}");
+        }
+    }
+
+    #[test]
+    fn rows_that_begin_a_tile_of_predicted_ones_may_state_that_they_are_large() {
+        let (rows, cols) = (512, 640);
+        let mut smooth = noise(rows * cols);
+        for at in cols..smooth.len() {
+            smooth[at] += 0.95 * smooth[at - cols];
+        }
+        for at in 1..smooth.len() {
+            smooth[at] += if at % cols == 0 { 0.0 } else { 0.95 * smooth[at - 1] };
+        }
+        // Bands of a sample for matrices are longer than tiles, those of one for classes are not.
+        for extent in [Extent::Classes, Extent::Matrices] {
+            let (values, options) = (Values::Numbers(&smooth), Options::default());
+            let sample = Sample::new(values, (rows, cols), false, 0.3, Effort::Best, extent);
+            let plans = sample.plans((rows, cols), false, 0.3, &options, Transform::Dct);
+            let predicted = plans.iter().find(|(_, plan)| plan.above.iter().any(|&above| above > 8));
+            assert!(predicted.unwrap().1.row_table.is_some(), "{extent:?}");
         }
     }
 }
