@@ -331,8 +331,13 @@ fn cases(large: bool) -> Vec<Case> {
         [(64, 480, 255.0, Family::Dct), (150, 32, 255.0, Family::None), (50, 300, 1023.0, Family::Dct)];
     for (rows, cols, most, family) in planes {
         let plane = samples(rows, cols, most, &mut random);
-        let fixed =
-            Fixed { transform: Some(family), predicts: Some(true), transposed: Some(false), gates: true };
+        let fixed = Fixed {
+            transform: Some(family),
+            predicts: Some(true),
+            transposed: Some(false),
+            gates: true,
+            ..Fixed::default()
+        };
         let (step, states, settings) = (most / 64.0, 0, settings());
         let (change, damage, outside): (fn(&mut Plan, &mut [f32]), _, _) = (|_, _| (), true, false);
         cases.push(Case {
