@@ -331,7 +331,7 @@ impl Evaluating {
         let judged = evaluation.judged(&first, watch)?;
         let mut rows: Vec<evaluating::EvaluationRow> = std::iter::once(first).chain(judged).collect();
         if run.weights.is_some() || run.paths.kv.is_some() || run.paths.activations.is_some() {
-            rows.push(evaluation.coded(&run, &rows[0], watch)?);
+            rows.extend(evaluation.runs(&[run], &rows[0], &self.earlier, &|_| (), watch)?);
         }
         text(&rows)
     }

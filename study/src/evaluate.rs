@@ -102,6 +102,11 @@ fn cpu() -> String {
     "cpu".into()
 }
 
+/// What a row calls a coding.
+fn label(coding: &Option<Coding>) -> Option<String> {
+    coding.as_ref().map(|coding| format!("{}@{}", coding.name(), coding.bits()))
+}
+
 /// Who codes what these names say, each a codec and its rate.
 fn device<'a>(codings: impl IntoIterator<Item = &'a Option<String>>) -> String {
     let codecs = codings.into_iter().flatten().filter_map(|text| Some(text.rsplit_once('@')?.0));
@@ -249,12 +254,44 @@ impl Evaluation {
         Ok(EvaluationRow { key: self.key("")?, ..self.row(&scored, scored.bits_per_byte, None) })
     }
 
-    /// The model with codecs in the loop, held against the score of `first`.
+    /// The model under each of these in turn, held against the score of `first`. Rows of `earlier` stand where they follow from the
+    /// same; `keep` hears each other as it is found.
     ///
     /// # Errors
     ///
     /// Where a codec fails, or the work is no longer wanted.
-    pub fn coded(
+    pub fn runs(
+        &self,
+        plan: &[Run],
+        first: &EvaluationRow,
+        earlier: &[EvaluationRow],
+        keep: &dyn Fn(&EvaluationRow),
+        progress: &dyn Progress,
+    ) -> Result<Vec<EvaluationRow>, Error> {
+        let row = |run: &Run| {
+            let key = self.key(&self.asked(run))?;
+            if let Some(row) = earlier.iter().find(|row| row.key == key) {
+                return Ok(row.clone());
+            }
+            let row = EvaluationRow { key, ..self.coded(run, first, progress)? };
+            keep(&row);
+            Ok(row)
+        };
+        plan.iter().map(row).collect()
+    }
+
+    /// What a run asks for, in the words of its row's key.
+    fn asked(&self, run: &Run) -> String {
+        let allocation = run.weights.as_ref().map(|coding| self.shared(coding, run.allocation).to_string());
+        let labels = [label(&run.weights), allocation, label(&run.paths.kv), label(&run.paths.activations)];
+        let labels = labels.map(|label| label.unwrap_or_else(|| "-".into())).join(" ");
+        let CodedPaths { stages, block, sink, .. } = run.paths;
+        let sink = if sink == 0 { String::new() } else { format!(" {sink}") };
+        format!("{labels} {:?}{sink}", (stages, block))
+    }
+
+    /// The model with codecs in the loop, held against the score of `first`.
+    fn coded(
         &self,
         run: &Run,
         first: &EvaluationRow,
@@ -265,7 +302,6 @@ impl Evaluation {
             None => None,
         };
         let model = coded.as_ref().map_or(&self.model, |(_, artefact)| &artefact.model);
-        let label = |coding: &Option<Coding>| coding.as_ref().map(|c| format!("{}@{}", c.name(), c.bits()));
         let (kv, activations) = (label(&run.paths.kv), label(&run.paths.activations));
         let on_the_way = kv.is_some() || activations.is_some();
         let what = kv.as_deref().or(activations.as_deref()).unwrap_or("coded");
@@ -278,13 +314,7 @@ impl Evaluation {
         let weights = coded.as_ref().map(|(coding, artefact)| (*coding, artefact));
         let row =
             EvaluationRow { kv, activations, allocation, ..self.row(&scored, first.bits_per_byte, weights) };
-        let row = EvaluationRow { device: device([&row.weights, &row.kv, &row.activations]), ..row };
-        let asked = [&row.weights, &row.allocation, &row.kv, &row.activations]
-            .map(|part| part.as_deref().unwrap_or("-"))
-            .join(" ");
-        let CodedPaths { stages, block, sink, .. } = run.paths;
-        let sink = if sink == 0 { String::new() } else { format!(" {sink}") };
-        Ok(EvaluationRow { key: self.key(&format!("{asked} {:?}{sink}", (stages, block)))?, ..row })
+        Ok(EvaluationRow { device: device([&row.weights, &row.kv, &row.activations]), ..row })
     }
 
     /// Hooks around a cache's codec: turned by what a calibration says, in a basis that it learned, or neither, as pays. Codecs that
@@ -421,5 +451,42 @@ impl Evaluation {
             key: self.key("judged")?,
             ..row
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_run_that_was_made_before_stands_and_no_other_does() {
+        let request =
+            EvaluationRequest { windows: Some(1), context: Some(32), ..EvaluationRequest::default() };
+        let evaluation = Evaluation::open(&request).unwrap();
+        let first = evaluation.uncompressed(&Silent).unwrap();
+        let run = |bits: f64, sink| Run {
+            weights: None,
+            allocation: Allocation::Equal,
+            paths: CodedPaths {
+                kv: Some(Coding::new("rtn", bits).unwrap()),
+                activations: None,
+                stages: 4,
+                block: 16,
+                sink,
+            },
+        };
+        let kept = RefCell::new(Vec::new());
+        let keep = |row: &EvaluationRow| kept.borrow_mut().push(row.key.clone());
+        let made = evaluation.runs(&[run(3.0, 0)], &first, &[], &keep, &Silent).unwrap();
+        assert_eq!(*kept.borrow(), [made[0].key.as_str()]);
+        // A row as nobody would find it: what comes back is what stood there, and not found anew.
+        let earlier = [EvaluationRow { perplexity: -1.0, ..made[0].clone() }];
+        let plan = [run(3.0, 0), run(4.0, 0), run(3.0, 2)];
+        let again = evaluation.runs(&plan, &first, &earlier, &keep, &Silent).unwrap();
+        assert_eq!(again[0].perplexity, -1.0);
+        assert!(again[1..].iter().all(|row| row.perplexity > 1.0));
+        assert_eq!(*kept.borrow(), [&made[0], &again[1], &again[2]].map(|row| row.key.as_str()));
     }
 }

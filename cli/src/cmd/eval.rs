@@ -39,8 +39,7 @@ H.265, H.264, RTN per row, RTN with groups of 128, MXFP4, the best of the paper'
 baselines {INT, MXFP} x {Huffman, Deflate, LZ4, CABAC} at each rate (best-baseline), the
 uniform quantizer with arithmetic coding, and the Trinity codec, with and without Hadamard.
 
-With --out DIR, eval.csv grows as a sweep goes; the same command run again goes on where it
-stopped.
+With --out DIR, eval.csv grows with each row; the same command run again goes on where it stopped.
 
 --traffic codes the KV cache at 2.9 bits and the activations between pipeline stages at 3.5,
 each beside RTN at 3 and 4 (the paper's Figure 8).
@@ -197,9 +196,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     } else {
         let judged = evaluation.judged(&first, &ctx.watch())?;
         let mut rows: Vec<EvaluationRow> = std::iter::once(first).chain(judged).collect();
-        for run in &plan {
-            rows.push(evaluation.coded(run, &rows[0], &ctx.watch())?);
-        }
+        let keep = |row: &EvaluationRow| kept.add(row);
+        rows.extend(evaluation.runs(&plan, &rows[0], kept.earlier(), &keep, &ctx.watch())?);
         rows
     };
     device.remark(ctx);

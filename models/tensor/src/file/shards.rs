@@ -28,8 +28,18 @@ pub fn shard_of(name: &str) -> Option<(&str, u32, u32)> {
     Some((stem, number_of(number)?, number_of(total)?))
 }
 
+/// The tensors that an index, or a model's configuration with its tensors beside it, stands for.
 pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
-    let index = read_index(path).map_err(|error| error.in_file(path))?;
+    let index = match read_index(path) {
+        Ok(index) => index,
+        Err(error) => {
+            return match if path.is_file() { beside(path)? } else { Vec::new() }.as_slice() {
+                [] => Err(error.in_file(path)),
+                [whole] => TensorFile::open(whole),
+                shards => joined(shards),
+            };
+        }
+    };
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut shards: BTreeMap<&str, TensorFile> = BTreeMap::new();
     for shard in index.weight_map.values() {
@@ -69,13 +79,44 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
     Ok(TensorFile { format: FORMAT, entries, metadata, lists: None, origin: Some(origin) })
 }
 
-/// The tensors of a folder: through its index where it has one; otherwise
-/// `model.safetensors`, every other safetensors file, or PyTorch's files.
-pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+/// The files that a configuration `small.json` names: `small.safetensors`, or all of `small-1-of-2.safetensors`.
+fn beside(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let whole = path.with_extension("safetensors");
+    if whole.exists() {
+        return Ok(vec![whole]);
+    }
+    let stem = path.file_stem().unwrap_or_default();
+    let mut shards: Vec<PathBuf> = files_of(path.parent().unwrap_or(Path::new("")))?;
+    // Of how many it is one.
+    let total = |shard: &PathBuf| {
+        let is_one = shard.extension() == Some("safetensors".as_ref());
+        let (own, _, total) = shard_of(shard.file_stem()?.to_str()?)?;
+        (is_one && stem == own).then_some(total)
+    };
+    shards.retain(|shard| total(shard).is_some());
+    if let Some(total) = shards.first().and_then(total)
+        && shards.len() != total as usize
+    {
+        let problem = format!("{} of its {total} shards are beside it", shards.len());
+        return Err(Error::Malformed { format: "model of shards", offset: 0, problem }.in_file(path));
+    }
+    Ok(shards)
+}
+
+/// What a folder holds, sorted.
+fn files_of(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut files: Vec<PathBuf> = std::fs::read_dir(read)
         .and_then(|items| items.map(|item| item.map(|item| item.path())).collect())
         .map_err(|error| Error::io("reading the folder")(error).in_file(folder))?;
     files.sort();
+    Ok(files)
+}
+
+/// The tensors of a folder: through its index where it has one; otherwise
+/// `model.safetensors`, every other safetensors file, or PyTorch's files.
+pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
+    let files = files_of(folder)?;
     let ends = |path: &Path, end: &str| path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(end));
     let first = |end: &str| files.iter().find(|path| ends(path, end));
     let index = first(".safetensors.index.json").or_else(|| first(".bin.index.json"));
@@ -87,7 +128,7 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
     };
     let whole =
         first("model.safetensors").filter(|path| path.file_name() == Some("model.safetensors".as_ref()));
-    let chosen = match (whole, all(&[".safetensors"])) {
+    let chosen: Vec<&PathBuf> = match (whole, all(&[".safetensors"])) {
         (Some(whole), _) => vec![whole],
         (None, parts) if !parts.is_empty() => parts,
         _ => all(&[".bin", ".pt", ".pth"]),
@@ -99,10 +140,15 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
         );
         return Err(Error::Io { doing: "looking for tensors", source }.in_file(folder));
     }
+    joined(&chosen)
+}
+
+/// All tensors of these files, each of which has names of its own.
+fn joined(files: &[impl AsRef<Path>]) -> Result<TensorFile, Error> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut metadata = BTreeMap::new();
     let mut names = std::collections::HashSet::new();
-    for path in chosen {
+    for path in files.iter().map(AsRef::as_ref) {
         let stem = path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy());
         let opened = Source::open(path).and_then(|source| formats::parse(&source, &stem));
         let file = opened.map_err(|error| error.in_file(path))?;

@@ -319,6 +319,28 @@ fn a_folder_is_read_through_its_index_or_its_files() {
 }
 
 #[test]
+fn a_configuration_stands_for_the_tensors_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (a, b) = (noise("a", Dtype::Bf16, &[3, 2], 1), noise("b", Dtype::F32, &[5], 2));
+    std::fs::write(at("small.json"), r#"{"hidden_size": 2}"#).unwrap();
+    let said = || format!("{:?}", TensorFile::open(&at("small.json")).unwrap_err());
+    assert!(said().contains("weight_map"), "{}", said());
+    write_safetensors(&at("small-1-of-2.safetensors"), std::slice::from_ref(&a));
+    assert!(said().contains("1 of its 2 shards"), "{}", said());
+    write_safetensors(&at("small-2-of-2.safetensors"), std::slice::from_ref(&b));
+    write_safetensors(&at("other-1-of-1.safetensors"), std::slice::from_ref(&b));
+    let file = TensorFile::open(&at("small.json")).unwrap();
+    let read = |name: &str| file.entry(name).unwrap().read().unwrap();
+    assert_eq!((file.entries().len(), read("a"), read("b")), (2, a.clone(), b));
+    write_safetensors(&at("small.safetensors"), std::slice::from_ref(&a));
+    assert_eq!(TensorFile::open(&at("small.json")).unwrap().entries().len(), 1);
+    // A name that nothing has stands for nothing.
+    std::fs::remove_file(at("small.json")).unwrap();
+    assert!(said().contains("NotFound"), "{}", said());
+}
+
+#[test]
 fn a_file_too_short_for_any_header_is_of_no_known_format() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tri");
