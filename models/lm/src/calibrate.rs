@@ -62,10 +62,15 @@ impl Moments {
 }
 
 /// Columns of a sum that one thread makes: the same for any number of threads, and so the sum.
-const BLOCK: usize = 256;
+const BLOCK: usize = 192;
+
+/// What a layer reads of a window's tokens, one after the other.
+pub(crate) trait Window: AsRef<[f32]> + Sync {}
+
+impl<T: AsRef<[f32]> + Sync> Window for T {}
 
 /// Σ x xᵀ over the tokens of all windows, each of `inputs` channels.
-pub(crate) fn second_moments(windows: &[Vec<f32>], inputs: usize) -> DMatrix<f32> {
+pub(crate) fn second_moments(windows: &[impl Window], inputs: usize) -> DMatrix<f32> {
     let mut sum = products(windows, inputs, windows, inputs, |first| first);
     // What lies above a block is below another one.
     for column in 0..inputs {
@@ -77,15 +82,20 @@ pub(crate) fn second_moments(windows: &[Vec<f32>], inputs: usize) -> DMatrix<f32
 }
 
 /// Σ a bᵀ over the tokens of all windows, of `rows` and `columns` channels.
-pub(crate) fn outer_products(a: &[Vec<f32>], rows: usize, b: &[Vec<f32>], columns: usize) -> DMatrix<f32> {
+pub(crate) fn outer_products(
+    a: &[impl Window],
+    rows: usize,
+    b: &[impl Window],
+    columns: usize,
+) -> DMatrix<f32> {
     products(a, rows, b, columns, |_| 0)
 }
 
 /// Σ a bᵀ, where the block from a column on begins with the row that `from` says; zeros above.
 fn products(
-    a: &[Vec<f32>],
+    a: &[impl Window],
     rows: usize,
-    b: &[Vec<f32>],
+    b: &[impl Window],
     columns: usize,
     from: impl Fn(usize) -> usize + Sync,
 ) -> DMatrix<f32> {
@@ -95,7 +105,7 @@ fn products(
         let (first, width) = (block * BLOCK, own.len() / rows);
         let from = from(first);
         let mut own = DMatrixViewMut::from_slice(own, rows, width);
-        for (a, b) in a.iter().zip(b) {
+        for (a, b) in a.iter().map(AsRef::as_ref).zip(b.iter().map(AsRef::as_ref)) {
             let a = DMatrixView::from_slice(a, rows, a.len() / rows);
             // As it lies, rows for columns.
             let right = &b[first..];
@@ -114,7 +124,7 @@ const SAMPLE_TOKENS: usize = 32;
 /// How much of what channels have in common is chance, 0 to 1: what the mean of samples of [`SAMPLE_TOKENS`] tokens
 /// errs, over what it is, both off the diagonal of correlations. That share is what shrinking moments toward
 /// their diagonal by it errs least with (Ledoit and Wolf 2004; of correlations, Schäfer and Strimmer 2005).
-pub(crate) fn chance(windows: &[Vec<f32>], moments: &DMatrix<f32>) -> f32 {
+pub(crate) fn chance(windows: &[impl Window], moments: &DMatrix<f32>) -> f32 {
     let inputs = moments.nrows();
     let scale = |i: usize| if moments[(i, i)] > 0.0 { 1.0 / f64::from(moments[(i, i)]).sqrt() } else { 0.0 };
     let scales: Vec<f64> = (0..inputs).map(scale).collect();
@@ -135,7 +145,7 @@ pub(crate) fn chance(windows: &[Vec<f32>], moments: &DMatrix<f32>) -> f32 {
         (all - own) / (SAMPLE_TOKENS * SAMPLE_TOKENS) as f64
     };
     let samples: Vec<f64> =
-        windows.par_iter().flat_map_iter(|window| window.chunks_exact(size).map(squares)).collect();
+        windows.par_iter().flat_map_iter(|window| window.as_ref().chunks_exact(size).map(squares)).collect();
     let count = samples.len() as f64;
     if samples.len() < 2 || common <= 0.0 {
         return 1.0;
@@ -146,9 +156,10 @@ pub(crate) fn chance(windows: &[Vec<f32>], moments: &DMatrix<f32>) -> f32 {
 
 /// By how much the logarithm of each channel's mean square errs, as a variance: what means of samples of
 /// [`SAMPLE_TOKENS`] tokens differ by. Infinite where there are less than two samples.
-pub(crate) fn log_variances(windows: &[Vec<f32>], inputs: usize) -> Vec<f64> {
+pub(crate) fn log_variances(windows: &[impl Window], inputs: usize) -> Vec<f64> {
     let size = SAMPLE_TOKENS * inputs;
-    let samples: Vec<&[f32]> = windows.iter().flat_map(|window| window.chunks_exact(size.max(1))).collect();
+    let samples: Vec<&[f32]> =
+        windows.iter().flat_map(|window| window.as_ref().chunks_exact(size.max(1))).collect();
     let count = samples.len() as f64;
     if samples.len() < 2 {
         return vec![f64::INFINITY; inputs];
@@ -279,7 +290,7 @@ mod tests {
         // Channels of one size, and of sizes up to 64 times apart.
         let mut seen = |tokens: usize, octaves: f32| {
             let size = |i: usize| (octaves * (i as f32 / (channels - 1) as f32 - 0.5)).exp2();
-            let window =
+            let window: Vec<Vec<f32>> =
                 vec![(0..tokens * channels).map(|at| size(at % channels) * random.gaussian()).collect()];
             let moments = second_moments(&window, channels) / tokens as f32;
             (likely(&moments, &log_variances(&window, channels)), moments)

@@ -14,7 +14,7 @@ use crate::calibrate::{
 use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::Keeper;
-use crate::model::{Part, Workspace};
+use crate::model::Part;
 use crate::{Error, Model, Text, Weight};
 use nalgebra::DMatrix;
 use rayon::prelude::*;
@@ -24,12 +24,6 @@ struct Stream {
     residual: Vec<f32>,
     /// What the linear layers that come next read.
     reads: Vec<f32>,
-}
-
-/// A window on its way through the model as it was, where that is followed, and as it is coded.
-struct Pair {
-    original: Option<Stream>,
-    coded: Stream,
 }
 
 /// Tokens from which on what channels have in common is taken for what it is, but for chance: with fewer, coding for it
@@ -50,53 +44,51 @@ struct Seen {
     log_variances: Vec<f64>,
 }
 
-fn less(a: &[f32], b: &[f32]) -> Vec<f32> {
-    a.iter().zip(b).map(|(a, b)| a - b).collect()
+/// Lets windows go on to what `part` of layer `n` reads.
+fn read(model: &Model, streams: &mut [Stream], (n, part): (usize, Part)) -> Result<(), Error> {
+    let longest = streams.iter().map(|own| own.residual.len()).max().unwrap_or(0);
+    let tokens = longest / model.config().hidden_size;
+    streams.par_iter_mut().try_for_each_init(
+        || model.workspace(tokens),
+        |work, own| {
+            own.reads = model.reads(n, part, &own.residual, work)?;
+            Ok(())
+        },
+    )
 }
 
-impl Pair {
-    /// Lets both go on to what `part` of layer `n` reads.
-    fn read(
-        &mut self,
-        (original, coded): (&Model, &Model),
-        n: usize,
-        part: Part,
-        work: &mut Workspace,
-    ) -> Result<(), Error> {
-        if let Some(own) = &mut self.original {
-            own.reads = original.reads(n, part, &own.residual, work)?;
-        }
-        self.coded.reads = coded.reads(n, part, &self.coded.residual, work)?;
-        Ok(())
-    }
-
-    /// Lets both go past `part` of layer `n`.
-    fn pass(&mut self, (original, coded): (&Model, &Model), n: usize, part: Part) {
-        let mut buffer = Vec::new();
-        if let Some(own) = &mut self.original {
-            original.add_output(n, part, &own.reads, &mut buffer, &mut own.residual);
-        }
-        coded.add_output(n, part, &self.coded.reads, &mut buffer, &mut self.coded.residual);
-    }
+/// Lets windows go past `part` of layer `n`.
+fn pass(model: &Model, streams: &mut [Stream], (n, part): (usize, Part)) {
+    streams.par_iter_mut().for_each_init(Vec::new, |buffer, own| {
+        model.add_output(n, part, &own.reads, buffer, &mut own.residual);
+    });
 }
 
 impl Seen {
-    /// Over all windows; `hidden` channels in a residual stream that is made good, none where
-    /// it is not.
-    fn over(pairs: &[Pair], inputs: usize, hidden: Option<usize>, tokens: usize) -> Self {
-        let of = |what: &(dyn Fn(&Pair) -> Vec<f32> + Sync)| -> Vec<Vec<f32>> {
-            pairs.par_iter().map(what).collect()
-        };
-        let followed = pairs.iter().all(|pair| pair.original.is_some());
-        let behind = |what: fn(&Stream) -> &[f32]| {
-            of(&|pair| pair.original.as_ref().map_or_else(Vec::new, |own| less(what(own), what(&pair.coded))))
-        };
+    /// Over all windows of the model as it is coded, and as it was where that is followed; `hidden` channels in a
+    /// residual stream that is made good, none where it is not.
+    fn over(original: &[Stream], coded: &[Stream], inputs: usize, hidden: Option<usize>) -> Self {
+        let x: Vec<&[f32]> = coded.iter().map(|own| &own.reads[..]).collect();
+        let tokens = x.iter().map(|own| own.len()).sum::<usize>() / inputs.max(1);
         let share = 1.0 / tokens.max(1) as f32;
-        let x = of(&|pair| pair.coded.reads.clone());
-        let drift = followed.then(|| outer_products(&behind(|own| &own.reads), inputs, &x, inputs) * share);
-        let lag = hidden.filter(|_| followed);
-        let lag = lag.map(|hidden| outer_products(&behind(|own| &own.residual), hidden, &x, inputs) * share);
-        let moments = second_moments(&x, inputs) * share;
+        // What the model as it was has more, of so many channels, beside what the coded one reads.
+        let beside = |what: fn(&Stream) -> &[f32], channels: usize| {
+            let less = |(was, is): (&Stream, &Stream)| -> Vec<f32> {
+                what(was).iter().zip(what(is)).map(|(a, b)| a - b).collect()
+            };
+            let less: Vec<Vec<f32>> = original.par_iter().zip(coded).map(less).collect();
+            outer_products(&less, channels, &x, inputs) * share
+        };
+        let follows = !original.is_empty();
+        let (moments, (drift, lag)) = rayon::join(
+            || second_moments(&x, inputs) * share,
+            || {
+                rayon::join(
+                    || follows.then(|| beside(|own| &own.reads, inputs)),
+                    || hidden.filter(|_| follows).map(|hidden| beside(|own| &own.residual, hidden)),
+                )
+            },
+        );
         let chance = chance(&x, &moments).max(1.0 - tokens as f32 / ENOUGH_TOKENS);
         Self { drift, lag, chance, log_variances: log_variances(&x, inputs), moments }
     }
@@ -134,7 +126,7 @@ pub(crate) struct Task<'a> {
     /// The bits per value of a weight by name; none where it is kept as it is.
     pub budget: &'a (dyn Fn(&str) -> Option<f64> + Sync),
     /// Hears of values done.
-    pub done: &'a dyn Fn(usize),
+    pub done: &'a (dyn Fn(usize) + Sync),
 }
 
 /// Codes every linear weight of `model` for what it reads on the text.
@@ -144,37 +136,41 @@ pub(crate) fn code(model: &mut Model, task: &Task<'_>) -> Result<CodedWeights, E
 
 /// As [`code`], of a `model` whose embedding may differ from the original's already.
 pub(crate) fn code_from(original: &Model, model: &mut Model, task: &Task<'_>) -> Result<CodedWeights, Error> {
-    let Task { coding, text, .. } = task;
-    let stream =
-        |model: &Model, tokens: &[u32]| Stream { residual: model.embedded(tokens), reads: Vec::new() };
-    let follows = coding.follows_inputs();
-    let start = |tokens: &[u32]| Pair {
-        original: follows.then(|| stream(original, tokens)),
-        coded: stream(model, tokens),
+    let start = |model: &Model| -> Vec<Stream> {
+        let windows = task.text.windows.par_iter();
+        windows.map(|own| Stream { residual: model.embedded(&own.tokens), reads: Vec::new() }).collect()
     };
-    let mut pairs: Vec<Pair> = text.windows.par_iter().map(|window| start(&window.tokens)).collect();
-    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
-    let longest = text.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
+    let follows = task.coding.follows_inputs();
+    let mut was = if follows { start(original) } else { Vec::new() };
+    let mut is = start(model);
     let mut accumulator = Accumulator::default();
-    for n in 0..original.config().num_hidden_layers {
-        for part in Part::ALL {
-            let models = (original, &*model);
-            pairs.par_iter_mut().try_for_each_init(
-                || original.workspace(longest),
-                |work, pair| pair.read(models, n, part, work),
-            )?;
-            let weights = original.part_weights(n, part);
-            if weights.iter().any(|weight| (task.budget)(&weight.name).is_some()) {
-                let makes_good = follows && original.adds_as_it_is(n, part);
-                let hidden = makes_good.then_some(original.config().hidden_size);
-                let seen = Seen::over(&pairs, original.part_inputs(n, part), hidden, tokens);
-                let coded = code_part(&weights, seen, task, &mut accumulator)?;
-                model.replace_part(n, part, &coded);
-            }
-            weights.iter().for_each(|weight| (task.done)(weight.values.len()));
-            let models = (original, &*model);
-            pairs.par_iter_mut().for_each(|pair| pair.pass(models, n, part));
+    let layers = 0..original.config().num_hidden_layers;
+    let places: Vec<(usize, Part)> = layers.flat_map(|n| Part::ALL.map(|part| (n, part))).collect();
+    if let Some(&first) = places.first() {
+        read(original, &mut was, first)?;
+    }
+    for (at, &place) in places.iter().enumerate() {
+        let (n, part) = place;
+        read(model, &mut is, place)?;
+        let weights = original.part_weights(n, part);
+        let is_coded = weights.iter().any(|weight| (task.budget)(&weight.name).is_some());
+        let hidden = original.adds_as_it_is(n, part).then_some(original.config().hidden_size);
+        let seen = is_coded.then(|| Seen::over(&was, &is, original.part_inputs(n, part), hidden));
+        // A weight alone keeps one thread: the model as it was, which waits for none, goes on meanwhile.
+        let (coded, ahead) = rayon::join(
+            || seen.map(|seen| code_part(&weights, seen, task, &mut accumulator)).transpose(),
+            || {
+                let Some(&next) = places.get(at + 1) else { return Ok(()) };
+                pass(original, &mut was, place);
+                read(original, &mut was, next)
+            },
+        );
+        ahead?;
+        if let Some(coded) = coded? {
+            model.replace_part(n, part, &coded);
         }
+        weights.iter().for_each(|weight| (task.done)(weight.values.len()));
+        pass(model, &mut is, place);
     }
     Ok(accumulator.into())
 }

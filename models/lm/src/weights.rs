@@ -18,6 +18,7 @@ use crate::progressive::Task;
 use crate::{Error, Hooks, Model, NoHooks, Reference, Text, Weight, progressive, score_against};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use trinity_tensor::Class;
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
@@ -137,16 +138,16 @@ impl Calibrator {
         let layers = 0..model.config().num_hidden_layers;
         let halves: Vec<(usize, [Part; 2])> =
             layers.flat_map(|n| Part::HALVES.map(|half| (n, half))).collect();
-        // A copy of the model for each thread, and halves of layers dealt to them: later ones take less.
-        let threads = rayon::current_num_threads().max(1);
-        let dealt = |thread: usize| {
+        // A copy of the model for each thread, which takes the next half that nobody has.
+        let next = AtomicUsize::new(0);
+        let dealt = |_: usize| {
             let (mut copy, mut work) = (model.clone(), model.workspace(PROBE_TOKENS));
-            let own = halves.iter().skip(thread).step_by(threads);
+            let own = std::iter::from_fn(|| halves.get(next.fetch_add(1, Ordering::Relaxed)));
             own.map(|&(n, half)| of_half(model, &mut copy, (n, half), (&nearby, moments), &mut work))
                 .collect::<Result<Vec<_>, Error>>()
         };
         let of_parts: Vec<Vec<Vec<(String, f64)>>> =
-            (0..threads).into_par_iter().map(dealt).collect::<Result<_, Error>>()?;
+            (0..rayon::current_num_threads()).into_par_iter().map(dealt).collect::<Result<_, Error>>()?;
         let by_name: BTreeMap<String, f64> = of_parts.into_iter().flatten().flatten().collect();
         let of = |weight: &Weight| by_name.get(&weight.name).copied().unwrap_or(0.0);
         let mut measured: Vec<f64> = model.weights().iter().map(of).collect();
@@ -308,7 +309,7 @@ impl Calibrator {
         coding: &Coding,
         equal_slopes: bool,
         keeper: &dyn Keeper,
-        done: &dyn Fn(usize),
+        done: &(dyn Fn(usize) + Sync),
     ) -> Result<Found, Error> {
         if !coding.takes_moments() {
             let reason = format!("{} takes no calibration", coding.name());
