@@ -5,6 +5,8 @@
 
 use crate::hooks::Attended;
 use nalgebra::{DMatrixView, DMatrixViewMut};
+use trinity_numeric::exp::exp;
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// Queries of a block.
 const BLOCK: usize = 64;
@@ -116,14 +118,39 @@ fn softmax(scores: &mut [f32], visible: usize, window: usize) {
     future.fill(0.0);
     let (forgotten, seen) = seen.split_at_mut(visible.saturating_sub(window));
     forgotten.fill(0.0);
-    let top = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0f32;
-    for s in seen.iter_mut() {
-        *s = (*s - top).exp();
-        sum += *s;
+    with_width(Width::widest(), Softmax(seen));
+}
+
+/// Softmax over all of some scores.
+struct Softmax<'a>(&'a mut [f32]);
+
+/// Sums that grow beside each other, whatever the registers' width.
+const SUMS: usize = 16;
+
+impl Kernel for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut tops = [f32::NEG_INFINITY; SUMS];
+        let (lanes, rest) = self.0.as_chunks::<SUMS>();
+        lanes.iter().for_each(|own| tops.iter_mut().zip(own).for_each(|(top, s)| *top = top.max(*s)));
+        let top = tops.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut sums = [0.0f32; SUMS];
+        let (lanes, rest) = self.0.as_chunks_mut::<SUMS>();
+        for own in lanes {
+            for (sum, s) in sums.iter_mut().zip(own) {
+                *s = exp(*s - top);
+                *sum += *s;
+            }
+        }
+        for (sum, s) in sums.iter_mut().zip(rest) {
+            *s = exp(*s - top);
+            *sum += *s;
+        }
+        let inverse = 1.0 / sums.iter().sum::<f32>();
+        self.0.iter_mut().for_each(|s| *s *= inverse);
     }
-    let inverse = 1.0 / sum;
-    seen.iter_mut().for_each(|s| *s *= inverse);
 }
 
 #[cfg(test)]

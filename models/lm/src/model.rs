@@ -9,6 +9,8 @@ use crate::rotary::Rotary;
 use crate::{Attended, Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
 use std::sync::Arc;
+use trinity_numeric::exp::exp;
+use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// The longest window that positions are tabled for.
 pub const LONGEST_WINDOW: usize = 8192;
@@ -354,13 +356,26 @@ impl Model {
         };
         gate.apply(&work.normed, &mut work.gate, 0.0);
         layer.up.apply(&work.normed, &mut work.up, 0.0);
-        let gated = work.gate.iter_mut().zip(&work.up);
         if self.config.family == Family::Gemma3 {
-            gated.for_each(|(gate, up)| *gate = gelu(*gate) * up);
+            work.gate.iter_mut().zip(&work.up).for_each(|(gate, up)| *gate = gelu(*gate) * up);
         } else {
-            // SiLU(gate) · up.
-            gated.for_each(|(gate, up)| *gate = *gate / (1.0 + (-*gate).exp()) * up);
+            with_width(Width::widest(), Silu { gate: &mut work.gate, up: &work.up });
         }
+    }
+}
+
+/// SiLU(gate) · up.
+struct Silu<'a> {
+    gate: &'a mut [f32],
+    up: &'a [f32],
+}
+
+impl Kernel for Silu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.gate.iter_mut().zip(self.up).for_each(|(gate, up)| *gate = *gate / (1.0 + exp(-*gate)) * up);
     }
 }
 
