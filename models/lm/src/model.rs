@@ -4,12 +4,11 @@ use crate::attention::{self, Scratch, Shape};
 use crate::config::{Family, LayerKind};
 use crate::layer::{self, Layer};
 use crate::linear::Linear;
-use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place};
+use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place, silu};
 use crate::rotary::Rotary;
 use crate::{Attended, Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
 use std::sync::Arc;
-use trinity_numeric::exp::exp;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// The longest window that positions are tabled for.
@@ -351,31 +350,35 @@ impl Model {
         let Some(gate) = &layer.gate else {
             layer.up.apply(&work.normed, &mut work.gate, 0.0);
             add_bias(&mut work.gate, &layer.extras.up_bias);
-            work.gate.iter_mut().for_each(|x| *x = gelu(*x));
+            with_width(Width::widest(), Gate { gate: &mut work.gate, up: None, of: gelu });
             return;
         };
         gate.apply(&work.normed, &mut work.gate, 0.0);
         layer.up.apply(&work.normed, &mut work.up, 0.0);
-        if self.config.family == Family::Gemma3 {
-            work.gate.iter_mut().zip(&work.up).for_each(|(gate, up)| *gate = gelu(*gate) * up);
-        } else {
-            with_width(Width::widest(), Silu { gate: &mut work.gate, up: &work.up });
+        let (gate, up) = (&mut work.gate[..], Some(&work.up[..]));
+        match self.config.family {
+            Family::Gemma3 => with_width(Width::widest(), Gate { gate, up, of: gelu }),
+            _ => with_width(Width::widest(), Gate { gate, up, of: silu }),
         }
     }
 }
 
-/// SiLU(gate) · up.
-struct Silu<'a> {
+/// What lets channels through, of another product of the same inputs where there is one.
+struct Gate<'a, F> {
     gate: &'a mut [f32],
-    up: &'a [f32],
+    up: Option<&'a [f32]>,
+    of: F,
 }
 
-impl Kernel for Silu<'_> {
+impl<F: Fn(f32) -> f32> Kernel for Gate<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        self.gate.iter_mut().zip(self.up).for_each(|(gate, up)| *gate = *gate / (1.0 + exp(-*gate)) * up);
+        match self.up {
+            Some(up) => self.gate.iter_mut().zip(up).for_each(|(gate, up)| *gate = (self.of)(*gate) * up),
+            None => self.gate.iter_mut().for_each(|gate| *gate = (self.of)(*gate)),
+        }
     }
 }
 

@@ -1,10 +1,20 @@
 //! What stands between linear layers: norms, biases, activations. Row by row,
 //! a row a token; knows nothing of which family has which.
 
+use trinity_numeric::exp::exp;
+
 /// The tanh approximation, as `gelu_pytorch_tanh` and `gelu_new` have it.
+#[inline(always)]
 pub fn gelu(x: f32) -> f32 {
-    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-    0.5 * x * (1.0 + inner.tanh())
+    // x · (1 + tanh t) / 2 is x · σ(2t).
+    let twice = (8.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+    x / (1.0 + exp(-twice))
+}
+
+/// x · σ(x).
+#[inline(always)]
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
 }
 
 /// Adds a bias to every row; an empty one adds nothing.
@@ -71,6 +81,16 @@ fn layer_norm(x: &[f32], weight: &[f32], bias: &[f32], epsilon: f32, out: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn activations_are_what_their_definitions_say() {
+        for x in (-800..=800).map(|x| f64::from(x) * 0.01) {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+            assert!((f64::from(gelu(x as f32)) - 0.5 * x * (1.0 + inner.tanh())).abs() < 2e-6, "{x}");
+            assert!((f64::from(silu(x as f32)) - x / (1.0 + (-x).exp())).abs() < 2e-6, "{x}");
+        }
+        assert_eq!([gelu(-1e4), silu(-1e4), gelu(0.0)], [0.0; 3]);
+    }
 
     #[test]
     fn a_layer_norm_takes_mean_and_deviation_off_and_an_rms_norm_the_size_alone() {
