@@ -15,7 +15,7 @@ use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::Keeper;
 use crate::model::{Part, Workspace};
-use crate::{Error, Model, Text, Weight};
+use crate::{Error, Model, NoHooks, Text, Weight};
 use nalgebra::DMatrix;
 use rayon::prelude::*;
 
@@ -64,9 +64,9 @@ impl Pair {
         work: &mut Workspace,
     ) -> Result<(), Error> {
         if let Some(own) = &mut self.original {
-            own.reads = original.reads(n, part, &own.residual, work)?;
+            own.reads = original.reads(n, part, &own.residual, work, &NoHooks)?;
         }
-        self.coded.reads = coded.reads(n, part, &self.coded.residual, work)?;
+        self.coded.reads = coded.reads(n, part, &self.coded.residual, work, &NoHooks)?;
         Ok(())
     }
 
@@ -153,8 +153,7 @@ pub(crate) fn code_from(original: &Model, model: &mut Model, task: &Task<'_>) ->
         coded: stream(model, tokens),
     };
     let mut pairs: Vec<Pair> = text.windows.par_iter().map(|window| start(&window.tokens)).collect();
-    let tokens: usize = text.windows.iter().map(|window| window.tokens.len()).sum();
-    let longest = text.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
+    let (tokens, longest) = (text.tokens(), text.longest());
     let mut accumulator = Accumulator::default();
     for n in 0..original.config().num_hidden_layers {
         for part in Part::ALL {
@@ -198,7 +197,7 @@ fn code_part(
             factor.as_ref().map_or_else(|| weight.values.clone(), |factor| seen.target(weight, factor));
         let mut coded = Weight { values, ..weight.clone() };
         let spent = task.keeper.code(&mut coded, bits, Some(known));
-        let spent = spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })?;
+        let spent = spent.map_err(|reason| Error::of_weight(weight, reason))?;
         Ok((coded, Some(spent)))
     };
     let coded = weights.par_iter().map(code).collect::<Result<Vec<(Weight, Option<u64>)>, Error>>()?;
