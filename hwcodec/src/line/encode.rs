@@ -95,7 +95,7 @@ impl Encoder {
         let mut variant = Variant::of(plan, format, direction);
         // Decisions lie below costs in one word.
         let dear = |&cost: &i32| !(0..=MOST_COST).contains(&cost);
-        if variant.log2_states != 0 && quantizer.costs.costs.iter().flatten().any(dear) {
+        if variant.log2_states != 0 && quantizer.costs.iter().flatten().any(dear) {
             variant.row_steps = 0;
         }
         let upload = codec.context.new_stream().during("cuStreamCreate")?;

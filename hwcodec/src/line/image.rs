@@ -129,7 +129,7 @@ impl Image {
         if let Some(quantizer) = quantizer {
             let analyses: Vec<f32> = quantizer.analyses.iter().flatten().copied().collect();
             let symbols: Vec<u64> = plan.tables.iter().chain(&plan.row_table).flat_map(symbols).collect();
-            let costs: Vec<i32> = quantizer.costs.costs.iter().flatten().copied().collect();
+            let costs: Vec<i32> = quantizer.costs.iter().flatten().copied().collect();
             let weights: Vec<u32> = plan.classes.iter().map(|&class| class_weight(class)).collect();
             arguments.analyses = layout.put(&analyses, f32::to_le_bytes);
             arguments.weights = layout.put(&weights, u32::to_le_bytes);

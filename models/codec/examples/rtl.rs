@@ -143,7 +143,7 @@ impl Out {
         }
         self.all(starts(plan.row_table.as_ref()));
         for at in 0..16 {
-            let costs = of(at).and_then(|at| quantizer.costs.costs.get(at)).copied().unwrap_or_default();
+            let costs = of(at).and_then(|at| quantizer.costs.get(at)).copied().unwrap_or_default();
             self.all(costs.map(|cost| cost as u32));
         }
         Ok(())

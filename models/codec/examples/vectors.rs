@@ -134,7 +134,7 @@ fn dump(
     write("levels.i16", levels)?;
     write("rows.i32", rows)?;
     write("slots.u32", coder.slots.iter().flat_map(|slot| slot.0.to_le_bytes()).collect())?;
-    write("costs.i32", quantizer.costs.costs.iter().flatten().flat_map(|c| c.to_le_bytes()).collect())?;
+    write("costs.i32", quantizer.costs.iter().flatten().flat_map(|c| c.to_le_bytes()).collect())?;
     write("synthesis.i8", coder.syntheses.iter().flat_map(|s| s.entries.iter().map(|&e| e as u8)).collect())?;
     write("analysis.f32", floats(&quantizer.analyses.concat()))?;
     write("txt", format!("{settings:#?}\n{:#?}\n", coder.plan).into_bytes())?;

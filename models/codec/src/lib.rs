@@ -28,7 +28,6 @@ mod error;
 mod format;
 pub mod line;
 mod matrix;
-mod names;
 mod search;
 mod stage;
 

@@ -1,9 +1,9 @@
 //! The line-rate codec: one stream, at home on a CPU, on a GPU and in silicon.
 //!
 //! ```
-//! use trinity_codec::line::{Effort, Settings, Rate, decode, encode_to};
+//! use trinity_codec::line::{Options, Settings, Rate, decode, encode_under};
 //! let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
-//! let bytes = encode_to(&values, 64, 96, Rate::Bits(4.0), Effort::Best, &Settings::default())?;
+//! let bytes = encode_under(&values, 64, 96, Rate::Bits(4.0), &Options::default(), &Settings::default())?;
 //! assert!(8 * bytes.len() <= 4 * values.len());
 //! assert_eq!(decode(&bytes)?.2.len(), values.len());
 //! # Ok::<(), trinity_codec::line::Error>(())
@@ -18,7 +18,7 @@
 //!
 //! Knows matrices of single-precision values; knows no files and no tensors'
 //! names. The bitstream is described in `src/format/line/FORMAT.md`.
-pub use crate::entropy::line::coder::{Coder, Costs, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
+pub use crate::entropy::line::coder::{Coder, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
 pub use crate::entropy::line::parse::parse_with;
 pub use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slot, Table};
 pub use crate::entropy::line::tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
@@ -29,12 +29,12 @@ pub use crate::format::line::plan::{
     BASE_CLASSES, CLASSES, MAX_CLASS, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
 };
 pub use crate::format::line::stream::{
-    CodedTile, LAMBDA, Settings, Stream, decode, decode_bf16, encode, encode_tile, encode_with, in_turn,
+    CodedTile, LAMBDA, Settings, Stream, decode, encode, encode_tile, encode_with, in_turn,
 };
 pub use crate::format::line::values::Values;
 pub use crate::search::line::analyse::choose;
 pub use crate::search::line::options::{Effort, Family, Fixed, Options, TILE_VALUES};
-pub use crate::search::line::rate::{encode_observed, encode_on, encode_to, encode_under, planned};
+pub use crate::search::line::rate::{encode_observed, encode_on, encode_under, planned};
 pub use crate::search::line::scaled::{Scale, decode_scaled, encode_scaled};
 pub use crate::stage::line::matrix::{ONE, Synthesis, WHOLE, analyse_whole, whole_analysis};
 pub use crate::stage::line::quantize::{quantize, quarter_log2, targets};

@@ -1,5 +1,6 @@
 //! A matrix of values in row order. Knows nothing of how it is coded.
 
+use crate::Error;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// A matrix in row order.
@@ -11,29 +12,81 @@ pub struct Matrix {
 }
 
 impl Matrix {
+    /// Of values that a lossy code can stand for.
+    pub fn finite(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
+        if values.len() != rows.saturating_mul(cols) {
+            return Err(Error::Shape { rows, cols, found: values.len() });
+        }
+        if !largest(values).is_finite()
+            && let Some(i) = values.iter().position(|v| !v.is_finite())
+        {
+            return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
+        }
+        Ok(Self { rows, cols, values: values.to_vec() })
+    }
+
     /// Rows become columns.
     pub fn transposed(&self) -> Self {
-        /// The side of squares that are turned apart: where rows are a power of two, lines of
-        /// one column would crowd each other out of the cache.
-        const SIDE: usize = 64;
         let Self { rows, cols, .. } = *self;
         let mut values = vec![0.0; self.values.len()];
-        let mut square = [[0.0; SIDE]; SIDE];
-        for left in (0..cols).step_by(SIDE) {
-            let width = SIDE.min(cols - left);
-            for top in (0..rows).step_by(SIDE) {
-                let height = SIDE.min(rows - top);
-                for (y, line) in square[..height].iter_mut().enumerate() {
-                    line[..width].copy_from_slice(&self.values[(top + y) * cols + left..][..width]);
+        transpose(&self.values, cols, (rows, cols), &mut values, rows);
+        Self { rows: cols, cols: rows, values }
+    }
+}
+
+/// Writes the first `rows` × `cols` values of rows that are `stride` apart as columns of rows that are
+/// `out_stride` apart: block by block, so that what is read and written stays in the nearest cache.
+pub(crate) fn transpose<N: Copy>(
+    values: &[N],
+    stride: usize,
+    shape: (usize, usize),
+    out: &mut [N],
+    out_stride: usize,
+) {
+    transpose_by(values, stride, shape, out, out_stride, |value| value);
+}
+
+/// As [`transpose`], of what `of` makes of each value.
+#[inline(always)]
+pub(crate) fn transpose_by<A: Copy, B: Copy>(
+    values: &[A],
+    stride: usize,
+    (rows, cols): (usize, usize),
+    out: &mut [B],
+    out_stride: usize,
+    of: impl Fn(A) -> B,
+) {
+    /// Values of a cache line.
+    const BLOCK: usize = 16;
+    for first_row in (0..rows).step_by(BLOCK) {
+        let block_rows = BLOCK.min(rows - first_row);
+        for first_col in (0..cols).step_by(BLOCK) {
+            if block_rows == BLOCK && first_col + BLOCK <= cols {
+                // Rows that are a power of two apart share few places of a cache, so that each is read at once.
+                let mut block = [[of(values[0]); BLOCK]; BLOCK];
+                for (at, row) in block.iter_mut().enumerate() {
+                    let values = &values[(first_row + at) * stride + first_col..][..BLOCK];
+                    row.iter_mut().zip(values).for_each(|(place, &value)| *place = of(value));
                 }
-                for x in 0..width {
-                    let out = &mut values[(left + x) * rows + top..][..height];
-                    out.iter_mut().zip(&square).for_each(|(out, line)| *out = line[x]);
+                for col in 0..BLOCK {
+                    let out = &mut out[(first_col + col) * out_stride + first_row..][..BLOCK];
+                    out.iter_mut().zip(&block).for_each(|(out, row)| *out = row[col]);
+                }
+                continue;
+            }
+            for col in first_col..cols.min(first_col + BLOCK) {
+                let out = &mut out[col * out_stride + first_row..][..block_rows];
+                for (at, out) in out.iter_mut().enumerate() {
+                    *out = of(values[(first_row + at) * stride + col]);
                 }
             }
         }
-        Self { rows: cols, cols: rows, values }
     }
+}
+
+/// The largest magnitude: as whole numbers, which sizes sort like, so that what is not finite comes last.
+pub fn largest(values: &[f32]) -> f32 {
+    f32::from_bits(values.iter().fold(0, |most, value| most.max(value.abs().to_bits())))
 }
 
 /// Multiplies by a factor, staying finite.

@@ -21,8 +21,8 @@ impl Accumulator {
     pub(crate) fn add(&mut self, original: &[f32], coded: &[f32], bits: u64) {
         self.values += original.len() as u64;
         self.bits += bits;
-        self.error += squared_error(original, coded);
-        self.energy += squared(original);
+        self.error += original.iter().zip(coded).map(|(&a, &b)| f64::from(a - b).powi(2)).sum::<f64>();
+        self.energy += original.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>();
     }
 }
 
@@ -33,12 +33,4 @@ impl From<Accumulator> for CodedWeights {
             nmse: accumulator.error / accumulator.energy.max(f64::MIN_POSITIVE),
         }
     }
-}
-
-fn squared_error(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(&x, &y)| f64::from(x - y).powi(2)).sum()
-}
-
-fn squared(values: &[f32]) -> f64 {
-    values.iter().map(|&v| f64::from(v).powi(2)).sum()
 }

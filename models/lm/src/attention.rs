@@ -24,7 +24,7 @@ pub struct Shape {
 }
 
 /// Buffers of one head, reused from head to head.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Scratch {
     /// Scores of a block of queries, a column each.
     scores: Vec<f32>,

@@ -9,11 +9,16 @@ use crate::Weight;
 use crate::calibrate::{InputMoments, damped};
 use crate::cholesky::Factor;
 use crate::probe::disturb;
-use trinity_tensor::codec::{KQuant, Method, NF4_BLOCK, NF4_LEVELS};
+use trinity_tensor::Dtype;
+use trinity_tensor::codec::{KQuant, Method, NF4_BLOCK, NF4_LEVELS, Precondition};
 
 /// A quantizer by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Baseline {
+    /// Round-to-nearest with whole-bit integers and one f32 scale a row, as
+    /// published figures define it: the scales come on top of the bits. Rows that are `turned`
+    /// go through a randomized Hadamard transform first, as QuaRot rotates weights.
+    Rtn { width: u32, turned: bool },
     /// GPTQ or AWQ.
     Grouped { method: Method, width: u32 },
     /// Dettmers et al. 2023: 16 quantiles of a normal distribution, blocks of 64.
@@ -29,11 +34,16 @@ pub enum Baseline {
 impl Baseline {
     /// The quantizer of that name at so many bits, if there is one.
     pub fn find(name: &str, bits: f64) -> Option<Result<Self, String>> {
+        let is_whole = bits.fract() == 0.0 && (2.0..=8.0).contains(&bits);
         let whole = || {
-            let ok = bits.fract() == 0.0 && (2.0..=8.0).contains(&bits);
-            if ok { Ok(bits as u32) } else { Err(format!("{name} has whole bits from 2 to 8, not {bits}")) }
+            if is_whole {
+                Ok(bits as u32)
+            } else {
+                Err(format!("{name} has whole bits from 2 to 8, not {bits}"))
+            }
         };
         Some(match name {
+            "rtn" | "hadamard/rtn" if is_whole => Ok(Self::Rtn { width: bits as u32, turned: name != "rtn" }),
             "nf4" => Ok(Self::Nf4),
             "nvfp4" => Ok(Self::Nvfp4),
             "bound" => Ok(Self::Bound { thousandths: (1000.0 * bits) as u32 }),
@@ -68,6 +78,16 @@ impl Baseline {
         moments: Option<InputMoments<'_>>,
     ) -> Result<u64, String> {
         match (self, moments) {
+            (Self::Rtn { width, turned: false }, _) => Ok(rtn(width, cols, values)),
+            (Self::Rtn { width, turned: true }, _) => {
+                let mut turned = values.to_vec();
+                let (inside, _) =
+                    Precondition::Hadamard.forward(&mut turned, cols).map_err(|e| e.to_string())?;
+                let spent = rtn(width, inside, &mut turned);
+                Precondition::Hadamard.inverse(&mut turned, cols);
+                values.copy_from_slice(&turned);
+                Ok(spent)
+            }
             (Self::Grouped { method, width }, Some(moments)) => {
                 let quantized = method.quantize(width, cols, values, moments.values())?;
                 values.copy_from_slice(&quantized.values());
@@ -90,23 +110,39 @@ impl Baseline {
     }
 }
 
+/// Symmetric: `q = clamp(round(w / m · (2^(b−1) − 1)), −2^(b−1), 2^(b−1) − 1)`, `m` the row's largest.
+fn rtn(width: u32, cols: usize, values: &mut [f32]) -> u64 {
+    let levels = ((1i32 << (width - 1)) - 1) as f32;
+    let mut bits = 0;
+    for row in values.chunks_mut(cols) {
+        let top = row.iter().fold(0f32, |m, v| m.max(v.abs()));
+        if top > 0.0 {
+            for v in row.iter_mut() {
+                let q = (*v / top * levels).round().clamp(-levels - 1.0, levels);
+                *v = q * top / levels;
+            }
+        }
+        bits += u64::from(width) * row.len() as u64 + 32;
+    }
+    bits
+}
+
 fn nearest(levels: &[f32], value: f32) -> f32 {
     levels.iter().copied().min_by(|a, b| (a - value).abs().total_cmp(&(b - value).abs())).unwrap_or(0.0)
 }
 
-/// An f16, which scales are stored as.
-fn as_f16(value: f32) -> f32 {
-    let mut bytes = Vec::new();
-    trinity_tensor::Dtype::F16.extend_from_f32(&[value], &mut bytes);
-    let mut back = [0.0];
-    trinity_tensor::Dtype::F16.to_f32(&bytes, &mut back);
+/// A scale as it is stored.
+fn stored(dtype: Dtype, scale: f32) -> f32 {
+    let (mut bytes, mut back) = (Vec::new(), [0.0]);
+    dtype.extend_from_f32(&[scale], &mut bytes);
+    dtype.to_f32(&bytes, &mut back);
     back[0]
 }
 
 fn nf4(values: &mut [f32]) -> u64 {
     let mut bits = 0;
     for block in values.chunks_mut(NF4_BLOCK) {
-        let top = as_f16(block.iter().fold(0f32, |m, v| m.max(v.abs())));
+        let top = stored(Dtype::F16, block.iter().fold(0f32, |m, v| m.max(v.abs())));
         block
             .iter_mut()
             .for_each(|v| *v = if top > 0.0 { nearest(&NF4_LEVELS, *v / top) * top } else { 0.0 });
@@ -130,11 +166,7 @@ fn nvfp4(values: &mut [f32]) -> u64 {
     let mut bits = 32;
     for block in values.chunks_mut(NVFP4_BLOCK) {
         let own = block.iter().fold(0f32, |m, v| m.max(v.abs())) / 6.0 / whole;
-        let mut bytes = Vec::new();
-        trinity_tensor::Dtype::F8e4m3.extend_from_f32(&[own], &mut bytes);
-        let mut stored = [0.0];
-        trinity_tensor::Dtype::F8e4m3.to_f32(&bytes, &mut stored);
-        let scale = stored[0] * whole;
+        let scale = stored(Dtype::F8e4m3, own) * whole;
         let round =
             |v: f32| if scale > 0.0 { nearest(&E2M1, v.abs() / scale).copysign(v) * scale } else { 0.0 };
         block.iter_mut().for_each(|v| *v = round(*v));

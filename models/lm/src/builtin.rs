@@ -13,3 +13,11 @@ pub fn tiny() -> Result<Checkpoint, Error> {
 pub fn text() -> &'static [u8] {
     include_bytes!("../data/eval.txt")
 }
+
+/// The tiny model, and so many bytes of text in windows of so many.
+#[cfg(test)]
+pub(crate) fn case(bytes: usize, window: usize) -> (crate::Model, crate::Text) {
+    let checkpoint = tiny().unwrap();
+    let text = crate::Text::new(&text()[..bytes], &checkpoint, window).unwrap();
+    (crate::Model::load(&checkpoint).unwrap(), text)
+}

@@ -35,22 +35,29 @@ impl<H: Hooks> ChosenWays<H> {
     pub fn measure(model: &Model, text: &Text, ways: Vec<H>) -> Result<Self, Error> {
         let mut residuals: Vec<Vec<f32>> =
             text.windows.iter().map(|window| model.embedded(&window.tokens)).collect();
-        let longest = longest(model, &residuals);
+        let workspace = || model.workspace(text.longest());
+        let passed = |half: (usize, Part), residual: &[f32], work: &mut Workspace, hooks: &dyn Hooks| {
+            let mut behind = residual.to_vec();
+            model.pass(half, &mut behind, work, hooks)?;
+            Ok::<_, Error>(behind)
+        };
+        // Of every window and of the model as it is.
+        let all_passed = |half: (usize, Part), residuals: &[Vec<f32>]| {
+            let pass = |work: &mut Workspace, own: &Vec<f32>| passed(half, own, work, &NoHooks);
+            residuals.par_iter().map_init(workspace, pass).collect::<Result<Vec<_>, Error>>()
+        };
         let kinds = (0..residuals.len()).flat_map(|window| (0..KINDS.len()).map(move |kind| (window, kind)));
         let each = |(window, kind)| (0..ways.len()).map(move |way| Try { window, kind, way });
         let tries: Vec<Try> = kinds.flat_map(each).collect();
         let mut chosen = Vec::new();
         for n in 0..model.config().num_hidden_layers {
-            let behind = pass_all(model, (n, Part::AttentionOut), &residuals)?;
+            let behind = all_passed((n, Part::AttentionOut), &residuals)?;
             let moved = |work: &mut Workspace, &Try { window, kind, way }: &Try| {
                 let only = Only { kind: KINDS[kind], hooks: &ways[way] };
-                let now = pass(model, (n, Part::AttentionOut), &residuals[window], work, &only)?;
+                let now = passed((n, Part::AttentionOut), &residuals[window], work, &only)?;
                 Ok(nearby::moved(&now, &behind[window], model.config().hidden_size))
             };
-            let moved = tries
-                .par_iter()
-                .map_init(|| model.workspace(longest), moved)
-                .collect::<Result<Vec<f64>, Error>>()?;
+            let moved = tries.par_iter().map_init(workspace, moved).collect::<Result<Vec<f64>, Error>>()?;
             let sum = |kind: usize, way: usize| -> f64 {
                 let own = tries.iter().zip(&moved).filter(|(at, _)| (at.kind, at.way) == (kind, way));
                 own.map(|(_, moved)| moved).sum()
@@ -61,7 +68,7 @@ impl<H: Hooks> ChosenWays<H> {
                 (1..ways.len()).fold(0, nearer)
             };
             chosen.push([0, 1].map(nearest));
-            residuals = pass_all(model, (n, Part::FeedOut), &behind)?;
+            residuals = all_passed((n, Part::FeedOut), &behind)?;
         }
         Ok(Self { ways, chosen })
     }
@@ -70,32 +77,6 @@ impl<H: Hooks> ChosenWays<H> {
     pub fn chosen(&self) -> &[[usize; 2]] {
         &self.chosen
     }
-}
-
-/// As [`pass`], of every window and of the model as it is.
-fn pass_all(model: &Model, half: (usize, Part), residuals: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, Error> {
-    let workspace = || model.workspace(longest(model, residuals));
-    let pass = |work: &mut Workspace, residual: &Vec<f32>| pass(model, half, residual, work, &NoHooks);
-    residuals.par_iter().map_init(workspace, pass).collect()
-}
-
-/// Tokens of the longest window.
-fn longest(model: &Model, residuals: &[Vec<f32>]) -> usize {
-    residuals.iter().map(Vec::len).max().unwrap_or(0) / model.config().hidden_size
-}
-
-/// The residual stream behind the half of a layer that the output of `out` ends.
-fn pass(
-    model: &Model,
-    (n, out): (usize, Part),
-    residual: &[f32],
-    work: &mut Workspace,
-    hooks: &dyn Hooks,
-) -> Result<Vec<f32>, Error> {
-    let reads = model.reads_through(n, out, residual, work, hooks)?;
-    let mut behind = residual.to_vec();
-    model.add_output(n, out, &reads, &mut Vec::new(), &mut behind);
-    Ok(behind)
 }
 
 /// Hooks of K, or of V, alone.
@@ -109,12 +90,8 @@ impl Hooks for Only<'_> {
         if kind == self.kind { self.hooks.kv(layer, kind, matrix) } else { Ok(0) }
     }
 
-    fn before_rotary(&self) -> bool {
-        self.hooks.before_rotary()
-    }
-
-    fn wants_kv(&self) -> bool {
-        true
+    fn behind(&self) -> Option<&dyn Hooks> {
+        Some(self.hooks)
     }
 }
 
@@ -123,20 +100,8 @@ impl<H: Hooks> Hooks for ChosenWays<H> {
         self.ways[self.chosen[layer][of_kind(kind)]].kv(layer, kind, matrix)
     }
 
-    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
-        self.ways[0].activation(stage, matrix)
-    }
-
-    fn before_rotary(&self) -> bool {
-        self.ways[0].before_rotary()
-    }
-
-    fn wants_kv(&self) -> bool {
-        self.ways[0].wants_kv()
-    }
-
-    fn stages(&self) -> usize {
-        self.ways[0].stages()
+    fn behind(&self) -> Option<&dyn Hooks> {
+        Some(&self.ways[0])
     }
 }
 
@@ -164,20 +129,13 @@ mod tests {
 
     #[test]
     fn the_way_that_leaves_attention_nearest_is_taken_where_it_does_and_the_first_of_equals() {
-        let checkpoint = builtin::tiny().unwrap();
-        let model = Model::load(&checkpoint).unwrap();
-        let text = Text::new(&builtin::text()[..256], &checkpoint, 128).unwrap();
+        let (model, text) = builtin::case(256, 128);
         // Less noise in K of even layers and in V of odd ones, more in the others; the same in the last.
         let size = |way: usize| {
             move |layer: usize, kind: &str| match (layer % 2 == of_kind(kind), layer, way) {
                 (_, 5, _) | (_, _, 0) => 0.1f32,
-                (less, ..) => {
-                    if less {
-                        0.09
-                    } else {
-                        0.11
-                    }
-                }
+                (true, ..) => 0.09,
+                (false, ..) => 0.11,
             }
         };
         let ways = vec![Noise(size(0)), Noise(size(1)), Noise(size(2))];

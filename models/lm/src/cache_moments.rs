@@ -274,10 +274,8 @@ mod tests {
 
     #[test]
     fn small_errors_in_keys_and_values_move_attention_as_far_as_their_costs_say() {
-        let checkpoint = builtin::tiny().unwrap();
-        let model = Model::load(&checkpoint).unwrap();
+        let (model, text) = builtin::case(1024, 512);
         let (dim, scale) = (model.config().head_dim, f64::from(model.config().attention_scale));
-        let text = Text::new(&builtin::text()[..1024], &checkpoint, 512).unwrap();
         let mut work = model.workspace(512);
         for frame in [Keys::AfterRotary, Keys::BeforeRotary] {
             let moments = CacheMoments::measure(&model, &text, frame, SINK).unwrap();
@@ -291,10 +289,8 @@ mod tests {
                 for window in &text.windows {
                     let residual = model.embedded(&window.tokens);
                     let mut behind = |hooks: &dyn Hooks| {
-                        let part = Part::AttentionOut;
-                        let reads = model.reads_through(0, part, &residual, &mut work, hooks).unwrap();
                         let mut behind = residual.clone();
-                        model.add_output(0, part, &reads, &mut Vec::new(), &mut behind);
+                        model.pass((0, Part::AttentionOut), &mut behind, &mut work, hooks).unwrap();
                         behind
                     };
                     let (now, was) = (behind(&noise), behind(&crate::NoHooks));

@@ -4,7 +4,7 @@
 //! Knows where linear layers read; how a codec uses the moments is its affair.
 
 use crate::model::Part;
-use crate::{Error, Model, Text};
+use crate::{Error, Model, NoHooks, Text};
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -27,14 +27,16 @@ impl Moments {
     pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
         let windows = &text.windows;
         let mut residuals: Vec<Vec<f32>> = windows.par_iter().map(|w| model.embedded(&w.tokens)).collect();
-        let tokens: usize = windows.iter().map(|w| w.tokens.len()).sum();
-        let longest = windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
+        let (tokens, longest) = (text.tokens(), text.longest());
         let mut by_input = BTreeMap::new();
         for n in 0..model.config().num_hidden_layers {
             for part in Part::ALL {
                 let reads = residuals
                     .par_iter()
-                    .map_init(|| model.workspace(longest), |work, own| model.reads(n, part, own, work))
+                    .map_init(
+                        || model.workspace(longest),
+                        |work, own| model.reads(n, part, own, work, &NoHooks),
+                    )
                     .collect::<Result<Vec<_>, _>>()?;
                 let inputs = model.part_inputs(n, part);
                 let moments = second_moments(&reads, inputs) / tokens.max(1) as f32;
@@ -312,14 +314,8 @@ mod tests {
         let (own, raw) = seen(SAMPLE_TOKENS, 6.0);
         assert!(spread(&own) < 1.0001, "{}", spread(&own));
         // A channel that is always zero stays so, and says nothing of the others.
-        let with_zero =
-            DMatrix::from_fn(
-                channels + 1,
-                channels + 1,
-                |i, j| {
-                    if i.max(j) < channels { raw[(i, j)] } else { 0.0 }
-                },
-            );
+        let entry = |i: usize, j: usize| if i.max(j) < channels { raw[(i, j)] } else { 0.0 };
+        let with_zero = DMatrix::from_fn(channels + 1, channels + 1, entry);
         let zero = likely(&with_zero, &vec![f64::INFINITY; channels + 1]);
         assert_eq!(zero.view((0, 0), (channels, channels)), own);
         assert!(zero.column(channels).iter().all(|own| *own == 0.0));

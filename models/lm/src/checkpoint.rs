@@ -40,7 +40,7 @@ impl Checkpoint {
     /// a GGUF file, or a `.tri` file of one of them.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if begins_with(path, b"GGUF") {
-            return Self::open_gguf(path);
+            return Self::of_gguf(path, TensorFile::open(path)?);
         }
         if begins_with(path, b"TRIN") {
             return Self::open_coded(path);
@@ -48,18 +48,13 @@ impl Checkpoint {
         let (config_path, tensor_paths) = locate(path)?;
         let config = Config::read(&config_path)?;
         let files = tensor_paths.iter().map(|p| TensorFile::open(p)).collect::<Result<Vec<_>, _>>()?;
-        let checkpoint = Self { config, config_path, files, is_gguf: false };
-        checkpoint.check()?;
-        Ok(checkpoint)
+        Self { config, config_path, files, is_gguf: false }.checked()
     }
 
     /// A checkpoint out of bytes that are already in memory.
     pub fn from_bytes(config: Config, tensors: Vec<u8>) -> Result<Self, Error> {
         let files = vec![TensorFile::from_bytes(tensors, "model")?];
-        let config_path = PathBuf::from("config.json");
-        let checkpoint = Self { config, config_path, files, is_gguf: false };
-        checkpoint.check()?;
-        Ok(checkpoint)
+        Self { config, config_path: "config.json".into(), files, is_gguf: false }.checked()
     }
 
     /// The same model with the tensors of another file, such as one that was
@@ -70,9 +65,7 @@ impl Checkpoint {
     /// Where the file lacks a tensor of the model, or has one of another shape.
     pub fn holding(&self, file: TensorFile) -> Result<Self, Error> {
         let (config, config_path) = (self.config.clone(), self.config_path.clone());
-        let checkpoint = Self { config, config_path, files: vec![file], is_gguf: self.is_gguf };
-        checkpoint.check()?;
-        Ok(checkpoint)
+        Self { config, config_path, files: vec![file], is_gguf: self.is_gguf }.checked()
     }
 
     /// All tensors as one file, as an encoder takes them.
@@ -108,21 +101,13 @@ impl Checkpoint {
             });
         }
         let config = Config::read(&config_path)?;
-        let checkpoint = Self { config, config_path, files: vec![file], is_gguf: false };
-        checkpoint.check()?;
-        Ok(checkpoint)
-    }
-
-    fn open_gguf(path: &Path) -> Result<Self, Error> {
-        Self::of_gguf(path, TensorFile::open(path)?)
+        Self { config, config_path, files: vec![file], is_gguf: false }.checked()
     }
 
     fn of_gguf(path: &Path, file: TensorFile) -> Result<Self, Error> {
         let config = gguf::config(&file)
             .map_err(|what| Error::Unsupported { file: path.display().to_string(), what })?;
-        let checkpoint = Self { config, config_path: path.to_owned(), files: vec![file], is_gguf: true };
-        checkpoint.check()?;
-        Ok(checkpoint)
+        Self { config, config_path: path.to_owned(), files: vec![file], is_gguf: true }.checked()
     }
 
     /// The GGUF file, where this is one.
@@ -184,7 +169,8 @@ impl Checkpoint {
         self.files.iter().flat_map(|f| f.entries())
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// This checkpoint, where its tensors are those of its configuration.
+    fn checked(self) -> Result<Self, Error> {
         let expected = expected(&self.config);
         let mut found: BTreeMap<String, &[usize]> = BTreeMap::new();
         let mut problems = Vec::new();
@@ -219,7 +205,7 @@ impl Checkpoint {
                 problems.push(Problem::Missing { name, shape });
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::BadCheckpoint(problems)) }
+        if problems.is_empty() { Ok(self) } else { Err(Error::BadCheckpoint(problems)) }
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::baselines::Baseline;
 use crate::calibrate::InputMoments;
 use crate::{Hooks, TokenRows};
-use trinity_tensor::codec::{self, Method, Moments, Precondition, Rate, TensorCodec};
+use trinity_tensor::codec::{self, Encoded, Method, Moments, Rate, TensorCodec};
 use trinity_tensor::{Class, Dtype, Tensor};
 
 /// `CODEC@BITS`: a codec and what it may spend.
@@ -22,18 +22,11 @@ pub struct Coding {
 
 #[derive(Debug)]
 enum Coder {
-    /// Round-to-nearest with whole-bit integers and one f32 scale a row, as
-    /// published figures define it: the scales come on top of the bits.
-    Rtn { width: u32, turn: Option<Precondition> },
     /// A quantizer of a paper, with a rate of its own.
     Baseline(Baseline),
     /// Any other: the target counts everything.
     Codec(Box<dyn TensorCodec>),
 }
-
-/// What `hadamard/CODEC` starts with: a randomized Hadamard transform of rows
-/// before the codec, as QuaRot rotates weights.
-const HADAMARD: &str = "hadamard/";
 
 /// What `pre-rope/CODEC` starts with: keys of a cache are coded before rotary positions, which are applied to what
 /// comes back.
@@ -67,14 +60,9 @@ impl Coding {
             return Err(format!("{bits} bits per value is outside 0.05 to 32"));
         }
         let (inner, early) = name.strip_prefix(PRE_ROPE).map_or((name, false), |inner| (inner, true));
-        let turned = inner.strip_prefix(HADAMARD);
-        let coder = if turned.unwrap_or(inner) == "rtn" && bits.fract() == 0.0 && (2.0..=8.0).contains(&bits)
-        {
-            Coder::Rtn { width: bits as u32, turn: turned.map(|_| Precondition::Hadamard) }
-        } else if let Some(baseline) = Baseline::find(inner, bits) {
-            Coder::Baseline(baseline?)
-        } else {
-            Coder::Codec(codec::codec(inner).map_err(|e| e.to_string())?)
+        let coder = match Baseline::find(inner, bits) {
+            Some(baseline) => Coder::Baseline(baseline?),
+            None => Coder::Codec(codec::codec(inner).map_err(|e| e.to_string())?),
         };
         let before_rotary = early || TAKE_KEYS_EARLY.contains(&inner);
         Ok(Self { name: name.into(), bits, coder, before_rotary })
@@ -108,7 +96,6 @@ impl Coding {
     /// Whether it weighs its error by the moments of a layer's inputs.
     pub fn takes_moments(&self) -> bool {
         match &self.coder {
-            Coder::Rtn { .. } => false,
             Coder::Baseline(baseline) => baseline.needs_moments(),
             Coder::Codec(codec) => codec.takes_moments(),
         }
@@ -117,7 +104,6 @@ impl Coding {
     /// Whether it is a number format with a rate of its own.
     pub fn has_one_rate(&self) -> bool {
         match &self.coder {
-            Coder::Rtn { .. } => false,
             Coder::Baseline(baseline) => baseline.has_one_rate(),
             Coder::Codec(codec) => codec.has_one_rate(),
         }
@@ -126,7 +112,6 @@ impl Coding {
     /// Whether it cannot do without moments.
     pub fn needs_moments(&self) -> bool {
         match &self.coder {
-            Coder::Rtn { .. } => false,
             Coder::Baseline(baseline) => baseline.needs_moments(),
             Coder::Codec(codec) => codec.needs_moments(),
         }
@@ -153,7 +138,6 @@ impl Coding {
         match &self.coder {
             Coder::Codec(codec) => codec.takes_moments() && !codec.needs_moments(),
             Coder::Baseline(baseline) => baseline.follows_inputs(),
-            Coder::Rtn { .. } => false,
         }
     }
 
@@ -175,15 +159,10 @@ impl Coding {
             Coder::Codec(codec) if codec.takes_moments() => codec,
             _ => return self.apply(Class::Weight, rows, cols, values, bits),
         };
-        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let tensor = Tensor::new("matrix", Class::Weight, Dtype::F32, vec![rows, cols], data)
-            .map_err(|e| e.to_string())?;
-        let encoded = codec
-            .encode_weighted(&tensor, Rate::Bits(bits), Moments::of_columns(moments.values()))
-            .map_err(|e| e.to_string())?;
-        let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
-        decoded.dtype().to_f32(decoded.data(), values);
-        Ok(8 * encoded.bytes.len() as u64)
+        let moments = Moments::of_columns(moments.values());
+        recoded(codec.as_ref(), ("matrix", Class::Weight), TokenRows { rows, cols, values }, |tensor| {
+            codec.encode_weighted(tensor, Rate::Bits(bits), moments)
+        })
     }
 
     /// Codes a matrix in place; answers the bits it takes.
@@ -199,18 +178,9 @@ impl Coding {
             return Ok(0);
         }
         match &self.coder {
-            Coder::Rtn { width, turn: None } => Ok(rtn(*width, cols, values)),
-            Coder::Rtn { width, turn: Some(turn) } => {
-                let mut turned = values.to_vec();
-                let (inside, _) = turn.forward(&mut turned, cols).map_err(|e| e.to_string())?;
-                let spent = rtn(*width, inside, &mut turned);
-                turn.inverse(&mut turned, cols);
-                values.copy_from_slice(&turned);
-                Ok(spent)
-            }
             Coder::Baseline(baseline) => baseline.apply(cols, values, None),
             Coder::Codec(codec) => {
-                through(codec.as_ref(), Rate::Bits(bits), class, TokenRows { rows, cols, values })
+                through(codec.as_ref(), Rate::Bits(bits), ("matrix", class), TokenRows { rows, cols, values })
             }
         }
     }
@@ -219,54 +189,37 @@ impl Coding {
     fn apply_to_cache(&self, kind: &str, matrix: TokenRows<'_>) -> Result<u64, String> {
         match &self.coder {
             Coder::Codec(codec) if !matrix.values.is_empty() => {
-                through_named(codec.as_ref(), Rate::Bits(self.bits), (kind, Class::KvCache), matrix)
+                through(codec.as_ref(), Rate::Bits(self.bits), (kind, Class::KvCache), matrix)
             }
             _ => self.apply(Class::KvCache, matrix.rows, matrix.cols, matrix.values, self.bits),
         }
     }
 }
 
-/// Puts in place of a matrix what a codec makes of it; answers the bits it takes.
+/// Puts in place of a matrix what a codec makes of it, as a tensor of that name: some codecs treat keys and values
+/// differently. Answers the bits it takes.
 pub fn through(
     codec: &dyn TensorCodec,
     target: Rate,
-    class: Class,
+    named: (&str, Class),
     matrix: TokenRows<'_>,
 ) -> Result<u64, String> {
-    through_named(codec, target, ("matrix", class), matrix)
+    recoded(codec, named, matrix, |tensor| codec.encode(tensor, target))
 }
 
-/// As [`through`], of a tensor of that name: some codecs treat keys and values differently.
-fn through_named(
+/// As [`through`], encoded in any way.
+fn recoded<E: ToString>(
     codec: &dyn TensorCodec,
-    target: Rate,
     (name, class): (&str, Class),
-    matrix: TokenRows<'_>,
+    TokenRows { rows, cols, values }: TokenRows<'_>,
+    encode: impl FnOnce(&Tensor) -> Result<Encoded, E>,
 ) -> Result<u64, String> {
-    let TokenRows { rows, cols, values } = matrix;
     let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let tensor = Tensor::new(name, class, Dtype::F32, vec![rows, cols], data).map_err(|e| e.to_string())?;
-    let encoded = codec.encode(&tensor, target).map_err(|e| e.to_string())?;
+    let encoded = encode(&tensor).map_err(|e| e.to_string())?;
     let decoded = codec.decode(&encoded).map_err(|e| e.to_string())?;
     decoded.dtype().to_f32(decoded.data(), values);
     Ok(8 * encoded.bytes.len() as u64)
-}
-
-/// Symmetric: `q = clamp(round(w / m · (2^(b−1) − 1)), −2^(b−1), 2^(b−1) − 1)`, `m` the row's largest.
-fn rtn(width: u32, cols: usize, values: &mut [f32]) -> u64 {
-    let levels = ((1i32 << (width - 1)) - 1) as f32;
-    let mut bits = 0;
-    for row in values.chunks_mut(cols) {
-        let top = row.iter().fold(0f32, |m, v| m.max(v.abs()));
-        if top > 0.0 {
-            for v in row.iter_mut() {
-                let q = (*v / top * levels).round().clamp(-levels - 1.0, levels);
-                *v = q * top / levels;
-            }
-        }
-        bits += u64::from(width) * row.len() as u64 + 32;
-    }
-    bits
 }
 
 /// Codecs on the way: KV cache and pipeline activations.

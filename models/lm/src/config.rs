@@ -103,7 +103,6 @@ pub enum LayerKind {
 /// `config.json`, as far as it matters here.
 #[derive(Deserialize)]
 struct Raw {
-    #[serde(default)]
     model_type: Option<String>,
     // GPT-2 has names of its own.
     #[serde(alias = "n_embd")]
@@ -112,48 +111,33 @@ struct Raw {
     num_hidden_layers: usize,
     #[serde(alias = "n_head")]
     num_attention_heads: usize,
-    #[serde(default)]
     num_key_value_heads: Option<usize>,
-    #[serde(default)]
     head_dim: Option<usize>,
-    #[serde(default, alias = "n_inner")]
+    #[serde(alias = "n_inner")]
     intermediate_size: Option<usize>,
     vocab_size: usize,
     #[serde(default = "default_positions", alias = "n_positions")]
     max_position_embeddings: usize,
     #[serde(default = "default_theta")]
     rope_theta: f64,
-    #[serde(default)]
     rope_local_base_freq: Option<f64>,
-    #[serde(default)]
     rope_scaling: Option<RawRope>,
-    #[serde(default)]
     rope_parameters: Option<RawRopes>,
     #[serde(default = "default_epsilon", alias = "layer_norm_epsilon")]
     rms_norm_eps: f64,
-    #[serde(default)]
     tie_word_embeddings: Option<bool>,
-    #[serde(default)]
     tokenizer: Option<String>,
-    #[serde(default, alias = "hidden_activation", alias = "activation_function")]
+    #[serde(alias = "hidden_activation", alias = "activation_function")]
     hidden_act: Option<String>,
     #[serde(default)]
     attention_bias: bool,
-    #[serde(default)]
     query_pre_attn_scalar: Option<f64>,
-    #[serde(default)]
     sliding_window: Option<usize>,
-    #[serde(default)]
     use_sliding_window: Option<bool>,
-    #[serde(default)]
     layer_types: Option<Vec<String>>,
-    #[serde(default)]
     sliding_window_pattern: Option<usize>,
-    #[serde(default)]
     partial_rotary_factor: Option<f64>,
-    #[serde(default)]
     attn_logit_softcapping: Option<f64>,
-    #[serde(default)]
     final_logit_softcapping: Option<f64>,
     #[serde(default)]
     scale_attn_by_inverse_layer_idx: bool,
@@ -171,19 +155,13 @@ enum RawRopes {
 
 #[derive(Deserialize, Clone, Default)]
 struct RawRope {
-    #[serde(default, alias = "type")]
+    #[serde(alias = "type")]
     rope_type: Option<String>,
-    #[serde(default)]
     rope_theta: Option<f64>,
-    #[serde(default)]
     factor: Option<f64>,
-    #[serde(default)]
     low_freq_factor: Option<f64>,
-    #[serde(default)]
     high_freq_factor: Option<f64>,
-    #[serde(default)]
     original_max_position_embeddings: Option<f64>,
-    #[serde(default)]
     partial_rotary_factor: Option<f64>,
 }
 
@@ -292,16 +270,6 @@ impl Config {
     /// Rows of the table of positions, where there is one.
     pub fn learnt_positions(&self) -> usize {
         if self.family.is_gpt2() { self.max_position_embeddings } else { 0 }
-    }
-
-    /// Key and value heads.
-    pub fn kv_heads(&self) -> usize {
-        self.num_key_value_heads
-    }
-
-    /// Channels of a head.
-    pub fn head_dim(&self) -> usize {
-        self.head_dim
     }
 
     /// Channels of K and of V.
@@ -433,7 +401,7 @@ mod tests {
     #[test]
     fn a_plain_configuration_is_read() {
         let config = Config::parse(TINY, "tiny.json").unwrap();
-        assert_eq!((config.head_dim(), config.kv_size(), config.rope.theta), (64, 192, 10000.0));
+        assert_eq!((config.head_dim, config.kv_size(), config.rope.theta), (64, 192, 10000.0));
         assert_eq!(config.layers, [LayerKind::Full; 6]);
     }
 

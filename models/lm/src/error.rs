@@ -24,6 +24,13 @@ pub enum Error {
     Hook { place: String, reason: String },
 }
 
+impl Error {
+    /// A weight that a codec failed on.
+    pub(crate) fn of_weight(weight: &crate::Weight, reason: String) -> Self {
+        Self::Hook { place: weight.name.clone(), reason }
+    }
+}
+
 /// An error with all that led to it.
 fn chain(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source())
@@ -63,26 +70,27 @@ impl std::fmt::Display for Problem {
 
 #[cfg(test)]
 mod tests {
+    /// What is said of a file of that name with these bytes, and where it was.
+    fn said(name: &str, bytes: &[u8]) -> (String, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        (crate::Checkpoint::open(&path).unwrap_err().to_string(), path.display().to_string())
+    }
+
     #[test]
     fn a_file_that_cannot_be_read_is_named_with_the_reason() {
-        let path = std::env::temp_dir().join(format!("trinity-lm-lying-{}.gguf", std::process::id()));
         // Magic, version 3, a trillion tensors and no metadata.
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
         bytes.extend(1_000_000_000_000u64.to_le_bytes());
         bytes.extend(0u64.to_le_bytes());
-        std::fs::write(&path, bytes).unwrap();
-        let said = crate::Checkpoint::open(&path).unwrap_err().to_string();
-        std::fs::remove_file(&path).unwrap();
-        let name = path.display().to_string();
+        let (said, name) = said("lying.gguf", &bytes);
         assert!(said.starts_with(&name) && said.contains("of 1000000000000 tensors announced"), "{said}");
     }
 
     #[test]
     fn tensors_without_a_configuration_are_said_to_be_no_model() {
-        let path = std::env::temp_dir().join(format!("trinity-lm-state-{}.pt", std::process::id()));
-        std::fs::write(&path, b"PK\x03\x04").unwrap();
-        let said = crate::Checkpoint::open(&path).unwrap_err().to_string();
-        std::fs::remove_file(&path).unwrap();
+        let (said, _) = said("state.pt", b"PK\x03\x04");
         assert!(said.contains("no model") && said.contains("config.json"), "{said}");
     }
 }

@@ -114,19 +114,18 @@ impl<'a> Metadata<'a> {
 
 /// `blk.3.attn_q.weight` → `layers.3.q_proj.weight`; unknown names stay.
 pub fn short_name(name: &str, family: Family) -> String {
-    let known = match name {
-        "token_embd.weight" => "embed_tokens.weight",
-        "output_norm.weight" => "norm.weight",
-        "output.weight" => "lm_head.weight",
-        // Read with the configuration.
-        "rope_freqs.weight" => "rotary_emb.inv_freq",
-        _ => "",
-    };
-    if !known.is_empty() {
-        return known.into();
-    }
     let parts: Vec<&str> = name.split('.').collect();
-    let ["blk", layer, part, kind] = parts.as_slice() else { return name.into() };
+    let ["blk", layer, part, kind] = parts.as_slice() else {
+        let known = match name {
+            "token_embd.weight" => "embed_tokens.weight",
+            "output_norm.weight" => "norm.weight",
+            "output.weight" => "lm_head.weight",
+            // Read with the configuration.
+            "rope_freqs.weight" => "rotary_emb.inv_freq",
+            other => other,
+        };
+        return known.into();
+    };
     let gemma = family == Family::Gemma3;
     let part = match *part {
         "attn_q" => "q_proj",
@@ -180,14 +179,9 @@ mod tests {
     fn names_of_llama_cpp_become_short_ones() {
         assert_eq!(short_name("blk.3.attn_q.weight", Family::Llama), "layers.3.q_proj.weight");
         assert_eq!(short_name("blk.0.attn_q.bias", Family::Qwen2), "layers.0.q_proj.bias");
-        assert_eq!(
-            short_name("blk.0.ffn_norm.weight", Family::Llama),
-            "layers.0.post_attention_layernorm.weight"
-        );
-        assert_eq!(
-            short_name("blk.0.ffn_norm.weight", Family::Gemma3),
-            "layers.0.pre_feedforward_layernorm.weight"
-        );
+        let norm = |family| short_name("blk.0.ffn_norm.weight", family);
+        assert_eq!(norm(Family::Llama), "layers.0.post_attention_layernorm.weight");
+        assert_eq!(norm(Family::Gemma3), "layers.0.pre_feedforward_layernorm.weight");
         assert_eq!(short_name("something", Family::Llama), "something");
     }
 

@@ -28,14 +28,19 @@ pub struct Attended<'a> {
 /// What replaces tensors on their way. Called from several threads at once;
 /// an answer is the bits the replaced tensor would take in store or on a wire.
 pub trait Hooks: Sync {
+    /// Hooks that these stand before, which do and say what these leave out.
+    fn behind(&self) -> Option<&dyn Hooks> {
+        None
+    }
+
     /// K (after rotary positions, unless [`Hooks::before_rotary`]) or V of `layer`, as a cache would hold it.
-    fn kv(&self, _layer: usize, _kind: &'static str, _matrix: TokenRows<'_>) -> Result<u64, String> {
-        Ok(0)
+    fn kv(&self, layer: usize, kind: &'static str, matrix: TokenRows<'_>) -> Result<u64, String> {
+        self.behind().map_or(Ok(0), |hooks| hooks.kv(layer, kind, matrix))
     }
 
     /// The residual stream that pipeline stage `stage` sends to the next.
-    fn activation(&self, _stage: usize, _matrix: TokenRows<'_>) -> Result<u64, String> {
-        Ok(0)
+    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
+        self.behind().map_or(Ok(0), |hooks| hooks.activation(stage, matrix))
     }
 
     /// What attention of `layer` did. For calibration, which looks and changes nothing.
@@ -48,17 +53,17 @@ pub trait Hooks: Sync {
 
     /// Whether `kv` is given K before rotary positions: the model turns what it leaves.
     fn before_rotary(&self) -> bool {
-        false
+        self.behind().is_some_and(|hooks| hooks.before_rotary())
     }
 
     /// Whether `kv` does anything.
     fn wants_kv(&self) -> bool {
-        false
+        self.behind().is_some_and(|hooks| hooks.wants_kv())
     }
 
     /// Pipeline stages; 1 has no boundary.
     fn stages(&self) -> usize {
-        1
+        self.behind().map_or(1, |hooks| hooks.stages())
     }
 }
 

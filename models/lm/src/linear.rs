@@ -50,6 +50,13 @@ impl Linear {
         let mut y = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
         y.gemm(1.0, &self.matrix, &x, beta);
     }
+
+    /// `x · Wᵀ` in a buffer that fits itself to it.
+    pub fn apply_into<'y>(&self, x: &[f32], y: &'y mut Vec<f32>) -> &'y [f32] {
+        y.resize(x.len() / self.inputs() * self.outputs(), 0.0);
+        self.apply(x, y, 0.0);
+        y
+    }
 }
 
 #[cfg(test)]

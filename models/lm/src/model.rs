@@ -44,7 +44,7 @@ pub struct Weight {
 }
 
 /// One window's buffers, reused from window to window: no allocation per token.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Workspace {
     residual: Vec<f32>,
     normed: Vec<f32>,
@@ -107,11 +107,10 @@ impl Model {
     /// Every linear weight between embedding and head, in the order they are
     /// used: what published weight compression compresses.
     pub fn weights(&self) -> Vec<Weight> {
-        let mut weights = Vec::new();
-        for (n, layer) in self.layers.iter().enumerate() {
-            weights.extend(layer.linears().into_iter().map(|(part, linear)| weight(n, part, linear)));
-        }
-        weights
+        let of_layer = |(n, layer): (usize, &Layer)| {
+            layer.linears().into_iter().map(|(part, linear)| weight(n, part, linear)).collect::<Vec<_>>()
+        };
+        self.layers.iter().enumerate().flat_map(of_layer).collect()
     }
 
     /// Puts other values into the weights that [`Model::weights`] listed, in
@@ -121,44 +120,25 @@ impl Model {
         for (n, layer) in self.layers.iter_mut().enumerate() {
             for (part, linear) in layer.linears_mut() {
                 let name = weight_name(n, part);
-                let shape = (linear.outputs(), linear.inputs());
-                match given.next() {
-                    Some(w)
-                        if w.name == name
-                            && (w.rows, w.cols) == shape
-                            && w.values.len() == w.rows * w.cols =>
-                    {
-                        *linear = Linear::from_rows(w.rows, w.cols, &w.values);
-                    }
-                    other => {
-                        return Err(Error::BadCheckpoint(vec![crate::Problem::Shape {
-                            name,
-                            expected: vec![shape.0, shape.1],
-                            found: other.map_or(vec![], |w| vec![w.rows, w.cols]),
-                        }]));
-                    }
-                }
+                let (rows, cols) = (linear.outputs(), linear.inputs());
+                let fits = |w: &&Weight| {
+                    w.name == name && (w.rows, w.cols) == (rows, cols) && w.values.len() == rows * cols
+                };
+                let own = given.next();
+                let Some(own) = own.filter(fits) else {
+                    let (expected, found) = (vec![rows, cols], own.map_or(vec![], |w| vec![w.rows, w.cols]));
+                    return Err(Error::BadCheckpoint(vec![crate::Problem::Shape { name, expected, found }]));
+                };
+                *linear = Linear::from_rows(rows, cols, &own.values);
             }
         }
         Ok(())
     }
 
     pub(crate) fn workspace(&self, tokens: usize) -> Workspace {
-        let c = &self.config;
-        Workspace {
-            residual: vec![0.0; tokens * c.hidden_size],
-            normed: vec![0.0; tokens * c.hidden_size],
-            q: vec![0.0; tokens * c.q_size()],
-            k: vec![0.0; tokens * c.kv_size()],
-            v: vec![0.0; tokens * c.kv_size()],
-            mixed: vec![0.0; tokens * c.q_size()],
-            gate: vec![0.0; tokens * c.intermediate_size],
-            up: vec![0.0; tokens * c.intermediate_size],
-            logits: vec![0.0; LOGIT_ROWS.min(tokens) * c.vocab_size],
-            part: Vec::new(),
-            scratch: Scratch::new(tokens, c.head_dim()),
-            tokens,
-        }
+        let mut work = Workspace::default();
+        work.resize(self, tokens);
+        work
     }
 
     /// Runs one window up to the last norm; answers what the head reads,
@@ -214,17 +194,9 @@ impl Model {
         self.norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
     }
 
-    /// The head, shared.
-    pub(crate) fn head(&self) -> Arc<Linear> {
-        self.head.clone()
-    }
-
     /// Logits of a few tokens out of what the head reads.
     pub(crate) fn logits<'l>(&self, hidden: &[f32], logits: &'l mut Vec<f32>) -> &'l [f32] {
-        let rows = hidden.len() / self.config.hidden_size;
-        logits.resize(rows * self.config.vocab_size, 0.0);
-        self.head.apply(hidden, logits, 0.0);
-        logits
+        self.head.apply_into(hidden, logits)
     }
 
     /// Logits of a whole window of a small vocabulary, `tokens × vocabulary`.
@@ -419,17 +391,6 @@ impl Model {
         part: Part,
         residual: &[f32],
         work: &mut Workspace,
-    ) -> Result<Vec<f32>, Error> {
-        self.reads_through(n, part, residual, work, &crate::NoHooks)
-    }
-
-    /// As [`Model::reads`], with hooks on the way.
-    pub(crate) fn reads_through(
-        &self,
-        n: usize,
-        part: Part,
-        residual: &[f32],
-        work: &mut Workspace,
         hooks: &dyn Hooks,
     ) -> Result<Vec<f32>, Error> {
         work.resize(self, residual.len() / self.config.hidden_size);
@@ -446,6 +407,19 @@ impl Model {
                 work.gate.clone()
             }
         })
+    }
+
+    /// Lets a residual stream past the half of layer `n` that the output of `out` ends.
+    pub(crate) fn pass(
+        &self,
+        (n, out): (usize, Part),
+        residual: &mut [f32],
+        work: &mut Workspace,
+        hooks: &dyn Hooks,
+    ) -> Result<(), Error> {
+        let reads = self.reads(n, out, residual, work, hooks)?;
+        self.add_output(n, out, &reads, &mut Vec::new(), residual);
+        Ok(())
     }
 
     /// Adds what the last linear layer of a half makes of `reads` to the
@@ -565,12 +539,8 @@ fn weight_name(n: usize, part: &str) -> String {
 }
 
 fn weight(n: usize, part: &str, linear: &Linear) -> Weight {
-    Weight {
-        name: weight_name(n, part),
-        rows: linear.outputs(),
-        cols: linear.inputs(),
-        values: linear.to_rows(),
-    }
+    let (rows, cols) = (linear.outputs(), linear.inputs());
+    Weight { name: weight_name(n, part), rows, cols, values: linear.to_rows() }
 }
 
 impl Workspace {
@@ -597,7 +567,7 @@ impl Workspace {
         ] {
             buffer.resize(tokens * channels, 0.0);
         }
-        self.scratch = Scratch::new(tokens, c.head_dim());
+        self.scratch = Scratch::new(tokens, c.head_dim);
         self.tokens = tokens;
     }
 }

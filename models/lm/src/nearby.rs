@@ -6,7 +6,7 @@
 //! layers before them stay what they were. Knows nothing of codecs.
 
 use crate::model::{LOGIT_ROWS, Part, Workspace};
-use crate::{Error, Model, Text};
+use crate::{Error, Model, NoHooks, Text};
 use nalgebra::{DMatrixView, DVector, DVectorView};
 use rayon::prelude::*;
 
@@ -87,10 +87,10 @@ impl Nearby {
         let windows = self.windows.iter().map(|window| {
             let mut entry = window.residuals[layer].clone();
             if out == Part::FeedOut {
-                pass(model, layer, Part::AttentionOut, &mut entry, work)?;
+                model.pass((layer, Part::AttentionOut), &mut entry, work, &NoHooks)?;
             }
             let mut exit = entry.clone();
-            pass(model, layer, out, &mut exit, work)?;
+            model.pass((layer, out), &mut exit, work, &NoHooks)?;
             Ok((entry, exit))
         });
         Ok(Half {
@@ -108,7 +108,7 @@ impl Half {
         let mut sum = 0.0;
         for (entry, exit) in &self.windows {
             let mut now = entry.clone();
-            pass(changed, self.layer, self.out, &mut now, work)?;
+            changed.pass((self.layer, self.out), &mut now, work, &NoHooks)?;
             sum += moved(&now, exit, self.hidden_size);
         }
         Ok(sum)
@@ -125,19 +125,6 @@ pub(crate) fn moved(now: &[f32], was: &[f32], hidden_size: usize) -> f64 {
         f64::from(moved) / f64::from(size).max(f64::MIN_POSITIVE)
     };
     tokens.map(of).sum()
-}
-
-/// Lets a residual stream past the half of a layer that the output of `out` ends.
-fn pass(
-    model: &Model,
-    layer: usize,
-    out: Part,
-    residual: &mut [f32],
-    work: &mut Workspace,
-) -> Result<(), Error> {
-    let reads = model.reads(layer, out, residual, work)?;
-    model.add_output(layer, out, &reads, &mut Vec::new(), residual);
-    Ok(())
 }
 
 /// Tokens at equal distances of probability, so that each comes about as often as it is likely.
@@ -160,9 +147,10 @@ fn drawn(logits: &[f32]) -> [u32; DRAWN] {
 /// Rows of the head less their mean.
 fn centred(model: &Model, tokens: &[u32; DRAWN]) -> Vec<f32> {
     let size = model.config().hidden_size;
-    let head = model.head();
     let mut rows = vec![0.0; DRAWN * size];
-    rows.chunks_exact_mut(size).zip(tokens).for_each(|(row, &token)| head.copy_row(token as usize, row));
+    rows.chunks_exact_mut(size)
+        .zip(tokens)
+        .for_each(|(row, &token)| model.head.copy_row(token as usize, row));
     let mut mean = vec![0.0; size];
     for row in rows.chunks_exact(size) {
         mean.iter_mut().zip(row).for_each(|(mean, own)| *mean += own / DRAWN as f32);
@@ -176,13 +164,12 @@ fn centred(model: &Model, tokens: &[u32; DRAWN]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NoHooks, Reference, builtin, score_against};
+    use crate::{Reference, builtin, score_against};
 
     #[test]
     fn a_small_change_moves_predictions_as_far_as_their_divergence_says() {
-        let checkpoint = builtin::tiny().unwrap();
-        let model = Model::load(&checkpoint).unwrap();
-        let text = Text::new(&builtin::text()[..4096], &checkpoint, 256).unwrap().beginnings(2, 256);
+        let (model, text) = builtin::case(4096, 256);
+        let text = text.beginnings(2, 256);
         let (nearby, reference) =
             (Nearby::measure(&model, &text).unwrap(), Reference::measure(&model, &text, &|| ()).unwrap());
         let weights = model.weights();

@@ -36,13 +36,16 @@ impl Norm {
     /// Normalized rows of `x`.
     pub fn apply(&self, x: &[f32], epsilon: f32, out: &mut [f32]) {
         match &self.bias {
-            None => rms_norm(x, &self.weight, epsilon, out),
+            None => {
+                out.copy_from_slice(x);
+                rms_norm_in_place(out, &self.weight, epsilon);
+            }
             Some(bias) => layer_norm(x, &self.weight, bias, epsilon, out),
         }
     }
 }
 
-/// [`rms_norm`] of rows as long as the weight; an empty weight does nothing.
+/// `x / rms(x) · weight` of rows as long as the weight; an empty weight does nothing.
 pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], epsilon: f32) {
     if weight.is_empty() {
         return;
@@ -51,17 +54,6 @@ pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], epsilon: f32) {
         let mean = row.iter().map(|v| v * v).sum::<f32>() / weight.len() as f32;
         let scale = 1.0 / (mean + epsilon).sqrt();
         row.iter_mut().zip(weight).for_each(|(v, w)| *v = *v * scale * w);
-    }
-}
-
-/// `x / rms(x) · weight`.
-fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
-    for (row, out) in x.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
-        let mean = row.iter().map(|v| v * v).sum::<f32>() / weight.len() as f32;
-        let scale = 1.0 / (mean + epsilon).sqrt();
-        for ((o, v), w) in out.iter_mut().zip(row).zip(weight) {
-            *o = v * scale * w;
-        }
     }
 }
 

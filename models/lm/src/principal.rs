@@ -87,20 +87,8 @@ impl Hooks for Changed<'_> {
         Ok(bits)
     }
 
-    fn activation(&self, stage: usize, matrix: TokenRows<'_>) -> Result<u64, String> {
-        self.hooks.activation(stage, matrix)
-    }
-
-    fn before_rotary(&self) -> bool {
-        self.hooks.before_rotary()
-    }
-
-    fn wants_kv(&self) -> bool {
-        self.hooks.wants_kv()
-    }
-
-    fn stages(&self) -> usize {
-        self.hooks.stages()
+    fn behind(&self) -> Option<&dyn Hooks> {
+        Some(self.hooks)
     }
 }
 
@@ -109,14 +97,12 @@ mod tests {
     use super::*;
     use crate::cache_moments::Keys;
     use crate::coding::CodedPaths;
-    use crate::{Model, NoHooks, Text, builtin, score};
+    use crate::{NoHooks, Text, builtin, score};
 
     /// Loss of the built-in model with its cache coded, in a basis or not.
     #[test]
     fn a_basis_across_heads_makes_kvtc_lose_less() {
-        let checkpoint = builtin::tiny().unwrap();
-        let model = Model::load(&checkpoint).unwrap();
-        let text = Text::new(builtin::text(), &checkpoint, 256).unwrap();
+        let (model, text) = builtin::case(builtin::text().len(), 256);
         let scored = text.beginnings(2, 256);
         let learned = Text { windows: text.windows[8..20].to_vec() };
         let moments = CacheMoments::measure(&model, &learned, Keys::BeforeRotary, 4).unwrap();

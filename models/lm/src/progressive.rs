@@ -15,7 +15,7 @@ use crate::cholesky::Factor;
 use crate::coding::Coding;
 use crate::keeper::Keeper;
 use crate::model::Part;
-use crate::{Error, Model, Text, Weight};
+use crate::{Error, Model, NoHooks, Text, Weight};
 use nalgebra::DMatrix;
 use rayon::prelude::*;
 
@@ -51,7 +51,7 @@ fn read(model: &Model, streams: &mut [Stream], (n, part): (usize, Part)) -> Resu
     streams.par_iter_mut().try_for_each_init(
         || model.workspace(tokens),
         |work, own| {
-            own.reads = model.reads(n, part, &own.residual, work)?;
+            own.reads = model.reads(n, part, &own.residual, work, &NoHooks)?;
             Ok(())
         },
     )
@@ -194,7 +194,7 @@ fn code_part(
             factor.as_ref().map_or_else(|| weight.values.clone(), |factor| seen.target(weight, factor));
         let mut coded = Weight { values, ..weight.clone() };
         let spent = task.keeper.code(&mut coded, bits, Some(known));
-        let spent = spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })?;
+        let spent = spent.map_err(|reason| Error::of_weight(weight, reason))?;
         Ok((coded, Some(spent)))
     };
     let coded = weights.par_iter().map(code).collect::<Result<Vec<(Weight, Option<u64>)>, Error>>()?;

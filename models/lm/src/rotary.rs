@@ -69,24 +69,24 @@ impl Rotary {
 
     /// Turns every head of a row back by the angles of a position.
     pub fn undo(&self, row: &mut [f32], position: usize) {
-        let angles = &self.table[position * self.half..][..self.half];
-        for head in row.chunks_exact_mut(2 * self.half) {
-            let (low, high) = head.split_at_mut(self.half);
-            for ((a, b), &(cos, sin)) in low.iter_mut().zip(high).zip(angles) {
-                (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
-            }
-        }
+        self.turn(row, position, -1.0);
     }
 
     /// Turns every head of every token; row `t` of `x` is at position `t`.
     pub fn apply(&self, x: &mut [f32], channels: usize) {
         for (position, row) in x.chunks_exact_mut(channels).enumerate() {
-            let angles = &self.table[position * self.half..][..self.half];
-            for head in row.chunks_exact_mut(2 * self.half) {
-                let (low, high) = head.split_at_mut(self.half);
-                for ((a, b), &(cos, sin)) in low.iter_mut().zip(high).zip(angles) {
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
+            self.turn(row, position, 1.0);
+        }
+    }
+
+    /// Turns every head of a row by the angles of a position, or back.
+    fn turn(&self, row: &mut [f32], position: usize, direction: f32) {
+        let angles = &self.table[position * self.half..][..self.half];
+        for head in row.chunks_exact_mut(2 * self.half) {
+            let (low, high) = head.split_at_mut(self.half);
+            for ((a, b), &(cos, sin)) in low.iter_mut().zip(high).zip(angles) {
+                let sin = direction * sin;
+                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
             }
         }
     }

@@ -39,14 +39,7 @@ impl Reference {
         let results = run(model, text, &NoHooks, None, progress)?;
         let score = summary(text, &results, None);
         let windows = results.into_iter().map(|(outcome, _)| outcome).collect();
-        Ok(Self { score, head: model.head(), windows })
-    }
-
-    /// The uncoded model's logits out of what its head reads.
-    fn logits<'l>(&self, hidden: &[f32], logits: &'l mut Vec<f32>) -> &'l [f32] {
-        logits.resize(hidden.len() / self.head.inputs() * self.head.outputs(), 0.0);
-        self.head.apply(hidden, logits, 0.0);
-        logits
+        Ok(Self { score, head: model.head.clone(), windows })
     }
 }
 
@@ -87,12 +80,11 @@ fn run(
     reference: Option<&Reference>,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Vec<(WindowOutcome, HookBits)>, Error> {
-    let longest = text.windows.iter().map(|w| w.tokens.len()).max().unwrap_or(0);
     text.windows
         .par_iter()
         .enumerate()
         .map_init(
-            || (model.workspace(longest), Vec::new()),
+            || (model.workspace(text.longest()), Vec::new()),
             |(work, scratch), (index, window)| {
                 let (work, bits) = model.forward(&window.tokens, work, hooks)?;
                 let known = reference.map(|r| (r, r.windows[index].hidden.as_slice()));
@@ -124,7 +116,7 @@ fn losses(
     {
         let rows = start * h..(start + part.len()) * h;
         let ours = model.logits(&hidden[rows.clone()], logits);
-        let theirs = known.map(|(reference, hidden)| reference.logits(&hidden[rows], scratch));
+        let theirs = known.map(|(reference, hidden)| reference.head.apply_into(&hidden[rows], scratch));
         for (i, &token) in part.iter().enumerate() {
             let row = &ours[i * vocabulary..][..vocabulary];
             let theirs = theirs.map(|t| &t[i * vocabulary..][..vocabulary]);

@@ -45,6 +45,16 @@ impl Text {
         Self::cut(&tokens, length.clamp(2, longest), checkpoint.config.vocab_size)
     }
 
+    /// Tokens of all windows.
+    pub(crate) fn tokens(&self) -> usize {
+        self.windows.iter().map(|window| window.tokens.len()).sum()
+    }
+
+    /// Tokens of the longest window.
+    pub(crate) fn longest(&self) -> usize {
+        self.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0)
+    }
+
     /// The first `tokens` tokens of `windows` windows, spread over the text.
     pub(crate) fn beginnings(&self, windows: usize, tokens: usize) -> Self {
         let step = self.windows.len().div_ceil(windows.max(1)).max(1);

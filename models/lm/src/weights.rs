@@ -20,7 +20,6 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use trinity_tensor::Class;
 use trinity_tensor::allocate::{Allocation, Curve, allocate};
 
 /// Bits at whose error a weight's divergence is measured: coarse enough to stand out,
@@ -32,8 +31,7 @@ const LEAST_SHARE: f64 = 0.05;
 /// Codes every linear weight of `model` at the coding's bits: for quantizers that
 /// stand as published, embedding and head as they are.
 pub fn code_weights(model: &mut Model, coding: &Coding) -> Result<CodedWeights, Error> {
-    let originals = model.weights();
-    put(model, &originals, |weight| code(coding, weight, coding.bits()))
+    put(model, |weight| coding.code(weight, coding.bits(), None))
 }
 
 /// A text that tells what errors in a model's weights cost it.
@@ -78,14 +76,8 @@ const TRUSTED_BITS: f64 = 4.0;
 impl Calibrator {
     /// By a text; the model is run over it when somebody asks what it says.
     pub fn new(text: Text) -> Self {
-        Self {
-            text,
-            moments: OnceLock::new(),
-            probing: OnceLock::new(),
-            divergences: OnceLock::new(),
-            caches: Default::default(),
-            bases: OnceLock::new(),
-        }
+        let (moments, probing, divergences, caches, bases) = Default::default();
+        Self { text, moments, probing, divergences, caches, bases }
     }
 
     /// Second moments of what the layers of the model as it is read over the whole text.
@@ -127,10 +119,7 @@ impl Calibrator {
 
     /// The KL divergence from the model as it is that each weight ([`of_half`]), and then each
     /// table, causes when it errs as if it were coded at [`PROBE_BITS`].
-    fn divergences(&self, model: &Model) -> Result<&[f64], Error> {
-        if let Some(known) = self.divergences.get() {
-            return Ok(known);
-        }
+    fn divergences(&self, model: &Model) -> Result<Vec<f64>, Error> {
         let text = self.text.beginnings(PROBE_WINDOWS, PROBE_TOKENS);
         let nearby = Nearby::measure(model, &text)?;
         let seen = self.text.beginnings(SEEN_WINDOWS, PROBE_TOKENS);
@@ -152,7 +141,7 @@ impl Calibrator {
         let of = |weight: &Weight| by_name.get(&weight.name).copied().unwrap_or(0.0);
         let mut measured: Vec<f64> = model.weights().iter().map(of).collect();
         measured.extend(table_divergences(model, &text)?);
-        Ok(self.divergences.get_or_init(|| measured))
+        Ok(measured)
     }
 
     /// The bits of each weight that shares the budget at which the next bit saves as much divergence
@@ -166,15 +155,11 @@ impl Calibrator {
         let mut weights = model.weights();
         let linear = weights.len();
         weights.extend(model.tables());
-        let divergences = self.divergences(model)?;
-        let shared = |(at, weight): (usize, Weight)| {
-            matches!(keeper.fate(&weight.name), Fate::Shares(_)).then_some((
-                weight,
-                divergences[at],
-                at < linear,
-            ))
-        };
-        let shared: Vec<(Weight, f64, bool)> = weights.into_iter().enumerate().filter_map(shared).collect();
+        let divergences = once(&self.divergences, || self.divergences(model))?;
+        let shares = |weight: &Weight| matches!(keeper.fate(&weight.name), Fate::Shares(_));
+        let all = weights.into_iter().enumerate().filter(|(_, weight)| shares(weight));
+        let shared: Vec<(Weight, f64, bool)> =
+            all.map(|(at, weight)| (weight, divergences[at], at < linear)).collect();
         let mean = shared.iter().map(|own| own.1).sum::<f64>() / shared.len().max(1) as f64;
         let least = (LEAST_SHARE * mean).max(f64::MIN_POSITIVE);
         let trust = (coding.bits() / TRUSTED_BITS).min(1.0);
@@ -235,16 +220,6 @@ fn of_half(
     Ok(disturbed.into_iter().zip(moved).map(|((weight, _), moved)| (weight.name, moved * share)).collect())
 }
 
-/// Codes a weight for what it reads in the model as it is.
-fn code_for(moments: &Moments, coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
-    let known = moments.of(&weight.name);
-    let spent = match known.filter(|known| known.inputs() == weight.cols) {
-        Some(known) => coding.apply_calibrated(weight.rows, &mut weight.values, bits, known),
-        None => Err("the calibration has no moments of its input".into()),
-    };
-    spent.map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
-}
-
 /// The KL divergence that each table causes when it alone errs.
 fn table_divergences(model: &Model, text: &Text) -> Result<Vec<f64>, Error> {
     let reference = Reference::measure(model, text, &|| ())?;
@@ -267,9 +242,12 @@ pub fn code_weights_calibrated(
     calibrator: &Calibrator,
 ) -> Result<CodedWeights, Error> {
     if !coding.is_progressive() {
-        let originals = model.weights();
         let moments = calibrator.moments(model)?;
-        return put(model, &originals, |weight| code_for(moments, coding, weight, coding.bits()));
+        return put(model, |weight| {
+            let known = moments.of(&weight.name).filter(|known| known.inputs() == weight.cols);
+            let known = known.ok_or("the calibration has no moments of its input")?;
+            coding.code(weight, coding.bits(), Some(known))
+        });
     }
     let budget = |_: &str| Some(coding.bits());
     let task = Task { coding, text: &calibrator.text, keeper: coding, budget: &budget, done: &|_| () };
@@ -332,7 +310,7 @@ impl Calibrator {
             done(table.values.len());
             let Some(bits) = budget(&table.name) else { continue };
             let spent = keeper.code(&mut table, bits, None);
-            spent.map_err(|reason| Error::Hook { place: table.name.clone(), reason })?;
+            spent.map_err(|reason| Error::of_weight(&table, reason))?;
             coded.replace_table(&table);
         }
         let task = Task { coding, text: &self.text, keeper, budget: &budget, done };
@@ -344,28 +322,20 @@ impl Calibrator {
 /// Puts weights into a model as `code` leaves them; it answers their bits.
 fn put(
     model: &mut Model,
-    originals: &[Weight],
-    code: impl Fn(&mut Weight) -> Result<u64, Error> + Sync,
+    code: impl Fn(&mut Weight) -> Result<u64, String> + Sync,
 ) -> Result<CodedWeights, Error> {
-    let coded: Vec<(Weight, u64)> = originals
-        .par_iter()
-        .map(|weight| {
-            let mut coded = weight.clone();
-            let spent = code(&mut coded)?;
-            Ok((coded, spent))
-        })
-        .collect::<Result<_, Error>>()?;
+    let originals = model.weights();
+    let one = |weight: &Weight| {
+        let mut coded = weight.clone();
+        let spent = code(&mut coded).map_err(|reason| Error::of_weight(weight, reason))?;
+        Ok((coded, spent))
+    };
+    let coded = originals.par_iter().map(one).collect::<Result<Vec<(Weight, u64)>, Error>>()?;
     let mut accumulator = Accumulator::default();
     originals.iter().zip(&coded).for_each(|(a, (b, spent))| accumulator.add(&a.values, &b.values, *spent));
     let weights: Vec<Weight> = coded.into_iter().map(|c| c.0).collect();
     model.replace_weights(&weights)?;
     Ok(accumulator.into())
-}
-
-fn code(coding: &Coding, weight: &mut Weight, bits: f64) -> Result<u64, Error> {
-    coding
-        .apply(Class::Weight, weight.rows, weight.cols, &mut weight.values, bits)
-        .map_err(|reason| Error::Hook { place: weight.name.clone(), reason })
 }
 
 #[cfg(test)]
@@ -375,9 +345,7 @@ mod tests {
 
     #[test]
     fn shares_of_half_a_layer_are_about_what_each_weight_costs_alone() {
-        let checkpoint = builtin::tiny().unwrap();
-        let model = Model::load(&checkpoint).unwrap();
-        let text = Text::new(&builtin::text()[..4096], &checkpoint, 256).unwrap();
+        let (model, text) = builtin::case(4096, 256);
         let nearby = Nearby::measure(&model, &text.beginnings(2, 128)).unwrap();
         let moments = Moments::measure(&model, &text.beginnings(4, 256)).unwrap();
         let (mut copy, mut work) = (model.clone(), model.workspace(128));

@@ -28,28 +28,24 @@ fn bits_per_byte(model: &Model, text: &Text) -> f64 {
     score(model, text, &NoHooks, &|| ()).unwrap().bits_per_byte
 }
 
-/// Symmetric round-to-nearest with one scale a row, as the published figures define it.
-fn rtn(weights: &mut [Weight], bits: u32) {
-    let levels = ((1i32 << (bits - 1)) - 1) as f32;
-    for weight in weights {
-        for row in weight.values.chunks_exact_mut(weight.cols) {
-            let top = row.iter().fold(0f32, |m, v| m.max(v.abs()));
-            for v in row {
-                let q = (*v / top * levels).round().clamp(-levels - 1.0, levels);
-                *v = q * top / levels;
-            }
-        }
-    }
+/// The tiny model, and the texts of some parts of its own in windows of so many tokens.
+fn tiny<const N: usize>(window: usize, parts: [std::ops::Range<usize>; N]) -> (Model, [Text; N]) {
+    let checkpoint = builtin::tiny().unwrap();
+    let texts = parts.map(|part| Text::new(&builtin::text()[part], &checkpoint, window).unwrap());
+    (Model::load(&checkpoint).unwrap(), texts)
+}
+
+/// What a coded model's predictions are from those of the model as it was.
+fn divergence(reference: &Reference, coded: &Model, text: &Text, hooks: &dyn Hooks) -> f64 {
+    score_against(reference, coded, text, hooks, &|| ()).unwrap().fidelity.unwrap().kl_nats
 }
 
 #[test]
 fn the_tiny_model_knows_what_it_knew() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
     // Figures of this implementation on the built-in half of the text and on its beginning; the
     // published one on the whole text is held below.
     let (bytes, expected) = if thorough() { (builtin::text().len(), 1.325_249) } else { (16_384, 1.547_004) };
-    let text = Text::new(&builtin::text()[..bytes], &checkpoint, 1024).unwrap();
+    let (model, [text]) = tiny(1024, [0..bytes]);
     let measured = bits_per_byte(&model, &text);
     assert!((measured - expected).abs() < 2e-5, "{measured}");
 }
@@ -73,9 +69,7 @@ fn published_figures_of_both_models_are_reproduced() {
             let mut model = Model::load(&checkpoint).unwrap();
             let bits = [0, 8, 4, 3, 2][column];
             if bits > 0 {
-                let mut weights = model.weights();
-                rtn(&mut weights, bits);
-                model.replace_weights(&weights).unwrap();
+                code_weights(&mut model, &Coding::new("rtn", f64::from(bits)).unwrap()).unwrap();
             }
             let (measured, expected) = (bits_per_byte(&model, &text), figures[column]);
             let bound = if bits == 0 { 0.0005 } else { 0.002 };
@@ -120,9 +114,7 @@ impl Hooks for Count {
 
 #[test]
 fn hooks_see_every_cache_and_every_boundary_once_and_what_they_write_counts() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..2048], &checkpoint, 1024).unwrap();
+    let (model, [text]) = tiny(1024, [0..2048]);
     let hooks = |erase| Count { kv: 0.into(), activation: 0.into(), erase };
     let (silent, erasing) = (hooks(false), hooks(true));
     let untouched = score(&model, &text, &silent, &|| ()).unwrap();
@@ -137,9 +129,7 @@ fn hooks_see_every_cache_and_every_boundary_once_and_what_they_write_counts() {
 
 #[test]
 fn scores_are_the_same_for_any_number_of_threads() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..8192], &checkpoint, 1024).unwrap();
+    let (model, [text]) = tiny(1024, [0..8192]);
     let with = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| bits_per_byte(&model, &text))
@@ -158,9 +148,7 @@ fn a_failing_hook_is_named() {
             true
         }
     }
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..64], &checkpoint, 64).unwrap();
+    let (model, [text]) = tiny(64, [0..64]);
     let message = score(&model, &text, &Fails, &|| ()).unwrap_err().to_string();
     assert_eq!(message, "k cache of layer 0: no room");
 }
@@ -254,9 +242,7 @@ fn every_architecture_computes_what_transformers_computes() {
 
 #[test]
 fn a_coded_model_is_compared_with_itself_uncoded() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..2048], &checkpoint, 512).unwrap();
+    let (model, [text]) = tiny(512, [0..2048]);
     let reference = Reference::measure(&model, &text, &|| ()).unwrap();
     let against = |model: &Model| score_against(&reference, model, &text, &NoHooks, &|| ()).unwrap();
     let same = against(&model).fidelity.unwrap();
@@ -264,9 +250,7 @@ fn a_coded_model_is_compared_with_itself_uncoded() {
     let mut last = 0.0;
     for bits in [8, 4, 3] {
         let mut coded = model.clone();
-        let mut weights = model.weights();
-        rtn(&mut weights, bits);
-        coded.replace_weights(&weights).unwrap();
+        code_weights(&mut coded, &Coding::new("rtn", f64::from(bits)).unwrap()).unwrap();
         let scored = against(&coded);
         let fidelity = scored.fidelity.unwrap();
         assert!(
@@ -281,9 +265,7 @@ fn a_coded_model_is_compared_with_itself_uncoded() {
 
 #[test]
 fn calibrated_weights_leave_less_error_in_a_layers_output() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..8192], &checkpoint, 512).unwrap();
+    let (model, [text]) = tiny(512, [0..8192]);
     let moments = Moments::measure(&model, &text).unwrap();
     for name in ["layers.1.q_proj.weight", "layers.2.down_proj.weight"] {
         let weight = model.weights().into_iter().find(|w| w.name == name).unwrap();
@@ -318,11 +300,8 @@ fn thorough() -> bool {
 
 /// The tiny model, two texts, of which the first has so many tokens, and what it makes of the second.
 fn calibration_case(tokens: usize) -> (Model, Text, Text, Reference) {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 512).unwrap();
     let held_out = if thorough() { 2048 } else { 1024 };
-    let (calibration, held_out) = (part(0..tokens), part(32768..32768 + held_out));
+    let (model, [calibration, held_out]) = tiny(512, [0..tokens, 32768..32768 + held_out]);
     let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
     (model, calibration, held_out, reference)
 }
@@ -335,9 +314,7 @@ fn calibrated_weights_cost_the_model_less_on_a_text_it_was_not_calibrated_on() {
     let (model, calibration, held_out, reference) = calibration_case(tokens);
     let calibrator = Calibrator::new(calibration);
     let coding: Coding = "trinity@3".parse().unwrap();
-    let lost = |coded: &Model| {
-        score_against(&reference, coded, &held_out, &NoHooks, &|| ()).unwrap().fidelity.unwrap().kl_nats
-    };
+    let lost = |coded: &Model| divergence(&reference, coded, &held_out, &NoHooks);
     let (mut plain, mut calibrated) = (model.clone(), model.clone());
     code_weights(&mut plain, &coding).unwrap();
     let spent = code_weights_calibrated(&mut calibrated, &coding, &calibrator).unwrap();
@@ -370,21 +347,14 @@ impl Keeper for Notes {
 
 #[test]
 fn a_calibration_codes_every_weight_once_and_leaves_what_is_kept() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let text = Text::new(&builtin::text()[..2048], &checkpoint, 512).unwrap();
+    let (model, [text]) = tiny(512, [0..2048]);
     let coding: Coding = "trinity@3".parse().unwrap();
     let notes = Notes::default();
     let found = Calibrator::new(text).code(&model, &coding, true, &notes, &|_| ()).unwrap();
     let asked = notes.asked.into_inner().unwrap();
-    let count = |name: &str| asked.iter().filter(|own| own.0 == name).count();
-    for weight in model.weights() {
-        assert_eq!(
-            count(&weight.name),
-            usize::from(weight.name != "layers.1.o_proj.weight"),
-            "{}",
-            weight.name
-        );
+    for Weight { name, .. } in model.weights() {
+        let count = asked.iter().filter(|own| own.0 == name).count();
+        assert_eq!(count, usize::from(name != "layers.1.o_proj.weight"), "{name}");
     }
     assert_eq!(asked.len(), model.weights().len() - 1);
     let shared: Vec<_> = asked.iter().filter(|own| own.0 != "layers.2.up_proj.weight").collect();
@@ -416,13 +386,7 @@ fn a_short_text_calibrates_no_worse_than_none() {
         let held_out = [part(32_768..36_864), part(57_344..61_440), licence];
         for (from, held_out) in ["32768", "57344", "a licence"].into_iter().zip(held_out) {
             let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
-            let lost = |coded: &Model| {
-                score_against(&reference, coded, &held_out, &NoHooks, &|| ())
-                    .unwrap()
-                    .fidelity
-                    .unwrap()
-                    .kl_nats
-            };
+            let lost = |coded: &Model| divergence(&reference, coded, &held_out, &NoHooks);
             let (plain, calibrated) = (lost(&plain), lost(&calibrated));
             eprintln!("{tokens} tokens, text from {from}: KL {calibrated:.4} calibrated, {plain:.4} without");
             assert!(calibrated < plain, "{tokens} tokens, from {from}: KL {calibrated} against {plain}");
@@ -432,11 +396,9 @@ fn a_short_text_calibrates_no_worse_than_none() {
 
 #[test]
 fn a_cache_changed_as_a_calibration_says_costs_less_at_the_same_rate() {
-    let checkpoint = builtin::tiny().unwrap();
-    let model = Model::load(&checkpoint).unwrap();
-    let part = |range: std::ops::Range<usize>| Text::new(&builtin::text()[range], &checkpoint, 256).unwrap();
     let (learned, scored) = if thorough() { (12_288, 2048) } else { (1280, 256) };
-    let (calibrator, held_out) = (Calibrator::new(part(0..learned)), part(32_768..32_768 + scored));
+    let (model, [learned, held_out]) = tiny(256, [0..learned, 32_768..32_768 + scored]);
+    let calibrator = Calibrator::new(learned);
     let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
     let all: Vec<String> = ["trinity", "pre-rope/trinity"]
         .iter()
@@ -468,8 +430,7 @@ fn a_cache_that_was_changed_and_back_is_where_it_was() {
         let bases = CacheBases::new(&moments, Some(&turns));
         let idle = Count { kv: AtomicU64::new(0), activation: AtomicU64::new(0), erase: false };
         let changed = Changed { hooks: &idle, turns: Some(&turns), bases: Some(&bases) };
-        let scored = score_against(&reference, &model, &held_out, &changed, &|| ());
-        let kl = scored.unwrap().fidelity.unwrap().kl_nats;
+        let kl = divergence(&reference, &model, &held_out, &changed);
         assert!(idle.kv.into_inner() > 0 && kl < 1e-4, "{frame:?}: {kl}");
     }
 }

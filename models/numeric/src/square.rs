@@ -6,6 +6,6 @@ pub fn identity(size: usize) -> Vec<f64> {
 }
 
 /// Rows of a square matrix as columns.
-pub fn transposed(matrix: &[f64], size: usize) -> Vec<f64> {
+pub fn transposed<T: Copy>(matrix: &[T], size: usize) -> Vec<T> {
     (0..size * size).map(|at| matrix[at % size * size + at / size]).collect()
 }

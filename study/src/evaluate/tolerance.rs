@@ -53,7 +53,7 @@ impl AtError {
         let cols = matrix.cols;
         matrix.values.chunks_mut(BLOCK * cols).try_fold(0, |bits, values| {
             let matrix = TokenRows { rows: values.len() / cols, cols, values };
-            Ok(bits + through(self.codec.as_ref(), self.target, self.class, matrix)?)
+            Ok(bits + through(self.codec.as_ref(), self.target, ("matrix", self.class), matrix)?)
         })
     }
 }
@@ -158,7 +158,7 @@ impl Evaluation {
         let mut weights = self.model.weights();
         for weight in &mut weights {
             let matrix = TokenRows { rows: weight.rows, cols: weight.cols, values: &mut weight.values };
-            through(codec, target, Class::Weight, matrix)
+            through(codec, target, ("matrix", Class::Weight), matrix)
                 .map_err(|reason| Error::input(format_args!("`{}`: {reason}", weight.name), ""))?;
         }
         let mut model = self.model.clone();

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use crate::bits::Bits;
 use crate::entropy::scales::FLAT;
 use crate::format::trinity::plan::{Entropy, Plan, Prediction, Tile};
-use crate::format::trinity::tiles::code::encode_tile;
+use crate::format::trinity::tiles::code::EncodeTile;
 use crate::matrix::Matrix;
 use crate::search::estimate;
 use crate::search::input::ERROR_PER_SQUARED_STEP;
@@ -22,8 +22,8 @@ use crate::search::rules::{Rule, Rules, THRESHOLDS};
 use crate::search::sample::{Beyond, Sample, Samples};
 use crate::search::trial::{Slopes, Trial};
 use crate::stage::transform::Transform;
-use crate::stage::trellis::Centroids;
-use crate::stage::trellis::Decision;
+use crate::stage::trellis::{Centroids, Decision};
+use trinity_numeric::simd;
 
 /// What might have been chosen instead.
 #[derive(Debug, Clone)]
@@ -33,11 +33,8 @@ pub struct Next {
     pub behind: f64,
 }
 
-fn trial(plan: &Plan, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
-    trial_with(plan, samples, step, decision, Centroids::default())
-}
-
-fn trial_with(
+/// What a plan takes when a part of the sample is coded, points shifted by so much.
+fn trial(
     plan: &Plan,
     samples: &Samples<'_>,
     step: f32,
@@ -50,7 +47,10 @@ fn trial_with(
     let tried = sample.tried();
     let Matrix { rows, cols, .. } = *tried;
     let tile = Tile { row: 0, col: 0, rows, cols };
-    let (coded, _) = encode_tile(plan, &input.scalars(plan, step, shifts), decision, tried, &tile);
+    let scalars = &input.scalars(plan, step, shifts);
+    let job =
+        EncodeTile { plan, scalars, decision, matrix: tried, tile: &tile, feedback: None, scales: None };
+    let (coded, _) = simd::widest(job);
     let count = (rows * cols) as f64;
     // Lane states and the like weigh nothing in a tile of full size.
     let Bits { symbols, raw, side, prediction, .. } = coded.bits;
@@ -167,7 +167,8 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
     // Blocks leave much the same scales behind, predicted or not.
     let weighed = |plan: &Plan| {
         let alike = Plan { prediction: Prediction::NONE, ..plan.clone() };
-        let found = choose_by_prediction(profile, &[&alike], samples, step);
+        let found = plan.prediction.intra.then(|| choose_by_prediction(profile, &[&alike], samples, step));
+        let found = found.flatten();
         Plan { weights: found.map_or(plan.weights, |(found, _)| found.plan.weights), ..plan.clone() }
     };
     let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
@@ -183,23 +184,14 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
         if !best.as_ref().is_none_or(has_chance) {
             return best;
         }
-        let new = if plan.prediction.intra {
-            trial(&weighed(plan), samples, step, decision)
-        } else {
-            trial(plan, samples, step, decision)
-        };
-        Some(match best {
-            Some(best) => {
-                // A code without stages is compared as both were coded: it has as little to
-                // learn as its symbols.
-                let is_plain =
-                    new.plan.transform == Transform::None && new.plan.prediction == Prediction::NONE;
-                let best_cost = if is_plain { best.tried_cost } else { best.cost };
-                let as_tried = Trial { cost: best_cost, ..best.clone() };
-                if is_cheaper(&as_tried, &new, decision.1, few_values) { new } else { best }
-            }
-            None => new,
-        })
+        let new = trial(&weighed(plan), samples, step, decision, Centroids::default());
+        let Some(best) = best else { return Some(new) };
+        // A code without stages is compared as both were coded: it has as little to
+        // learn as its symbols.
+        let is_plain = new.plan.transform == Transform::None && new.plan.prediction == Prediction::NONE;
+        let best_cost = if is_plain { best.tried_cost } else { best.cost };
+        let as_tried = Trial { cost: best_cost, ..best.clone() };
+        Some(if is_cheaper(&as_tried, &new, decision.1, few_values) { new } else { best })
     });
     (best.unwrap_or_else(|| unreachable!("profiles have at least one plan")), next)
 }
@@ -208,11 +200,11 @@ pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f3
 /// sample is coded, as far as predictions tell the two apart.
 fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
     // Where points are shifted, other levels are chosen, which shift them in turn.
-    let once = trial(&predictor.plan, samples, step, decision);
+    let once = trial(&predictor.plan, samples, step, decision, Centroids::default());
     let found = if once.centroids == Centroids::default() {
         once
     } else {
-        let found = trial_with(&predictor.plan, samples, step, decision, once.centroids);
+        let found = trial(&predictor.plan, samples, step, decision, once.centroids);
         Trial { centroids: once.centroids, ..found }
     };
     let sample = samples.first(predictor.plan.transposed);
@@ -464,7 +456,7 @@ impl<'a> Judge<'a> {
         costs.sort_by(f64::total_cmp);
         let last = costs.get(THRESHOLDS.finalists - 1).or(costs.last())?;
         let close = (costs[0] + f64::from(self.lambda) * THRESHOLDS.finalist_behind).min(*last);
-        let bound = if self.rules.has(Rule::Finalists) { close } else { f64::INFINITY };
+        let bound = self.rules.bound(Rule::Finalists, close, f64::INFINITY);
         let is_final = |trial: &Trial| trial.cost <= bound;
         let contested = found.iter().filter(|(_, trial)| is_final(trial)).count() > 1;
         let second = second.filter(|_| contested);
@@ -537,28 +529,21 @@ fn choose_weights(
         Some((flat, steady)) if *flat == FLAT && !steady.is_empty() => (Some(flat), steady),
         _ => (None, weights),
     };
-    let with = |best: Trial, index: usize| {
-        let plan = Plan { weights: weights[index], ..best.plan.clone() };
-        cheaper(best, trial(&plan))
+    let with = |best: Trial, weights: u8| {
+        let other = trial(&Plan { weights, ..best.plan.clone() });
+        cheaper(best, other)
     };
     let last = weights.len().saturating_sub(1);
     let middle = (last / 2).max(1);
     let mut best = first;
     for index in [middle, middle - 1].into_iter().filter(|index| (1..=last).contains(index)) {
-        best = with(best, index);
+        best = with(best, weights[index]);
     }
     for index in middle + 1..=last {
         if best.plan.weights != weights[index - 1] {
             break;
         }
-        best = with(best, index);
+        best = with(best, weights[index]);
     }
-    match flat {
-        Some(&flat) => {
-            let plan = Plan { weights: flat, ..best.plan.clone() };
-            let plain = trial(&plan);
-            cheaper(best, plain)
-        }
-        None => best,
-    }
+    if let Some(&flat) = flat { with(best, flat) } else { best }
 }

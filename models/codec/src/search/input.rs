@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::Error;
 use crate::format::trinity::plan::{Entropy, Plan, Scalars};
-use crate::matrix::{Matrix, scale_by};
+use crate::matrix::{Matrix, largest, scale_by};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::signalled::Signalled;
@@ -40,19 +40,10 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// As it is.
     pub fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
-        if values.len() != rows.saturating_mul(cols) {
-            return Err(Error::Shape { rows, cols, found: values.len() });
-        }
-        // As whole numbers, which sizes sort like: what is not finite comes last.
-        let largest = f32::from_bits(values.iter().fold(0, |m, v| m.max(v.abs().to_bits())));
-        if !largest.is_finite()
-            && let Some(i) = values.iter().position(|v| !v.is_finite())
-        {
-            return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
-        }
+        let mut matrix = Matrix::finite(values, rows, cols)?;
         // The exponent of the largest value, subnormal or not.
+        let largest = largest(values);
         let exponent = if largest == 0.0 { 0 } else { (f64::from(largest).to_bits() >> 52) as i32 - 1023 };
-        let mut matrix = Matrix { rows, cols, values: values.to_vec() };
         scale_by(&mut matrix.values, -exponent);
         Ok(Self::of(matrix, exponent, None))
     }

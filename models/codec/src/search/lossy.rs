@@ -7,18 +7,18 @@ use std::convert::Infallible;
 use trinity_bits::search::{self, Tried};
 
 use crate::Error;
-use crate::format::trinity::plan::Plan;
+use crate::format::trinity::plan::{Plan, Tiling};
 use crate::matrix::scale_by;
 use crate::search::change_of_basis::{BasisChoice, choose_basis};
 use crate::search::input::Input;
 use crate::search::near::{
     Chosen, ERROR_TOLERANCE, MAX_LOG_STEP, MIN_STEP, RATE_TOLERANCE, choose_near, inside, rounded,
 };
-use crate::search::pass::{Pass, encode_pass};
+use crate::search::pass::{Beside, Pass, encode_pass};
 use crate::search::profile::Profile;
 use crate::search::report::{Encoded, Report};
 use crate::search::rules::{Rule, THRESHOLDS};
-use crate::search::trial::Trial;
+use crate::search::trial::{self, Trial};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::trellis::Centroids;
@@ -26,6 +26,7 @@ use trinity_bits::Rate;
 
 /// Passes over the matrix before the best one found is taken.
 const MAX_PASSES: usize = 14;
+
 /// Encodes with the stages of a profile; the lossy pipeline of this crate.
 pub fn encode(
     values: &[f32],
@@ -45,8 +46,9 @@ pub fn encode(
     let decision = (quantization.decision(), profile.stages.lambda);
     let run = |input: &Input<'_>, plan: &Plan, step: f32, centroids: Centroids| {
         let scalars = input.scalars(plan, step, centroids);
-        let signalled = input.signalled.as_ref();
-        encode_pass(plan, &scalars, decision, signalled, input.view(plan), profile.parallel.tile_values)
+        let (matrix, signalled) = (input.view(plan), input.signalled.as_ref());
+        let tiling = Tiling::new(matrix.rows, matrix.cols, profile.parallel.tile_values);
+        encode_pass(plan, &scalars, decision, matrix, tiling, Beside { signalled, ..Beside::default() })
     };
     let constant = plain.spread <= f64::from(f32::EPSILON).powi(2) * plain.energy;
     let mut encoded = if constant {
@@ -96,7 +98,8 @@ fn race<'s>(
     let rules = profile.rules;
     let BasisChoice { input, chosen } = &bases[0];
     let first = start(input, chosen);
-    let more = surprise(&first, input, &chosen.trial);
+    // Bits per value at equal error that it takes more than was predicted.
+    let more = gap(&first, input) - chosen.trial.gap();
     let mut best = Raced { input, chosen: chosen.clone(), first, others: 0 };
     // By what they were predicted to take more than what was run first; plans to be chosen anew.
     let predicted = chosen.trial.gap();
@@ -113,7 +116,7 @@ fn race<'s>(
         }
     }
     candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let most = if rules.has(Rule::MaxCandidates) { THRESHOLDS.max_candidates - 1 } else { usize::MAX };
+    let most = rules.bound(Rule::MaxCandidates, THRESHOLDS.max_candidates - 1, usize::MAX);
     for (behind, input, candidate) in candidates.into_iter().take(most) {
         let is_behind = predicted + behind - THRESHOLDS.race_behind > gap(&best.first, best.input);
         if rules.has(Rule::RaceBehind) && is_behind {
@@ -142,31 +145,29 @@ fn octaves_left(pass: &Pass, input: &Input<'_>, target: Rate) -> f64 {
     }
 }
 
-/// Bits per value above what the error takes at a rate of six decibels per bit.
-fn gap(pass: &Pass, input: &Input<'_>) -> f64 {
-    let error = pass.squared_error / input.count as f64;
-    bits_per_value(pass, input) + 0.5 * error.max(f64::MIN_POSITIVE).log2()
-}
-
-/// Bits per value at equal error that a pass takes more than was predicted.
-fn surprise(pass: &Pass, input: &Input<'_>, trial: &Trial) -> f64 {
-    gap(pass, input) - trial.gap()
-}
-
 fn bits_per_value(pass: &Pass, input: &Input<'_>) -> f64 {
     8.0 * pass.bytes.len() as f64 / input.count as f64
 }
 
-/// Whether a pass keeps its promise, and whether it is close enough to stop.
-fn verdict(pass: &Pass, input: &Input<'_>, target: Rate) -> (bool, bool) {
+/// What a pass takes at equal error.
+fn gap(pass: &Pass, input: &Input<'_>) -> f64 {
+    trial::gap(bits_per_value(pass, input), pass.squared_error / input.count as f64)
+}
+
+/// What a target bounds: bits per value, or the error over the energy, of which zeros have none.
+fn reached(pass: &Pass, input: &Input<'_>, target: Rate) -> f64 {
     match target {
-        Rate::Bits(bits) => {
-            let spent = bits_per_value(pass, input);
-            (spent <= bits, spent <= bits && spent >= bits * (1.0 - RATE_TOLERANCE))
-        }
+        Rate::Bits(_) => bits_per_value(pass, input),
+        _ if input.energy > 0.0 => pass.squared_error / input.energy,
+        _ => 0.0,
+    }
+}
+
+/// Whether a pass keeps its promise, and whether it is close enough to stop.
+fn verdict(got: f64, target: Rate) -> (bool, bool) {
+    match target {
+        Rate::Bits(bits) => (got <= bits, got <= bits && got >= bits * (1.0 - RATE_TOLERANCE)),
         Rate::Nmse(nmse) => {
-            // Nothing can be wrong about zeros.
-            let got = if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 };
             let kept = got <= nmse;
             (kept, kept && (nmse / got).log10() <= ERROR_TOLERANCE * nmse.log10().abs().max(0.1))
         }
@@ -191,11 +192,9 @@ pub fn search_step(
     let attempt = |log_step: f64| -> Result<_, Infallible> {
         let step = rounded(log_step);
         let pass = first.take().unwrap_or_else(|| run(step, centroids));
-        let (kept, close) = verdict(&pass, input, target);
-        closest = closest.min(match target {
-            Rate::Bits(_) => bits_per_value(&pass, input),
-            _ => pass.squared_error / input.energy,
-        });
+        let got = reached(&pass, input, target);
+        let (kept, close) = verdict(got, target);
+        closest = closest.min(got);
         // Of those that keep the promise, the one that uses most of it.
         let used = match target {
             Rate::Bits(_) => pass.bytes.len() as f64,
@@ -257,22 +256,17 @@ fn finish(
     step: f32,
     passes: usize,
 ) -> Result<Encoded, Error> {
-    if !verdict(&pass, input, target).0 {
-        let got = if matches!(target, Rate::Bits(_)) {
-            bits_per_value(&pass, input)
-        } else {
-            pass.squared_error / input.energy
-        };
+    let got = reached(&pass, input, target);
+    if !verdict(got, target).0 {
         return Err(unreachable_target(target, got));
     }
-    let nmse = if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 };
     let report = Report {
         values: input.count,
         plan: Some(plan.clone()),
         quantization: None,
         basis_columns: input.basis.as_deref().map(Basis::group),
         step: f64::from(step) * f64::from(input.exponent).exp2(),
-        nmse,
+        nmse: if input.energy > 0.0 { pass.squared_error / input.energy } else { 0.0 },
         passes,
         bits: pass.bits,
     };

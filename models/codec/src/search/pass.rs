@@ -5,14 +5,13 @@ use crate::bits::Bits;
 use crate::format::trinity::bytes::put_varint;
 use crate::format::trinity::plan::{Header, Plan, Scalars, Tile, Tiling};
 use crate::format::trinity::stream::{HEAD, Kind, MAX_VALUES_PER_BYTE, put_magic};
-use crate::format::trinity::tiles::code::{encode_tile, encode_tile_with, joined};
-use crate::format::trinity::tiles::coded::Coded;
+use crate::format::trinity::tiles::code::{EncodeTile, joined};
 use crate::matrix::Matrix;
 use crate::stage::feedback::Feedback;
 use crate::stage::row_scales::RowScales;
 use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Decision;
-use trinity_numeric::threads;
+use trinity_numeric::{simd, threads};
 
 /// What one pass over a matrix yields.
 #[derive(Debug, Clone)]
@@ -24,50 +23,32 @@ pub struct Pass {
     pub bits: Bits,
 }
 
+/// What a stream states of a matrix beside its plan, and what only its encoder knows.
+#[derive(Default)]
+pub struct Beside<'a> {
+    /// What the matrix was rebased by.
+    pub signalled: Option<&'a Signalled>,
+    /// What rows were divided by.
+    pub scales: Option<&'a RowScales>,
+    /// The factors of the tiles that start at a row, for feedback from row to row of each.
+    pub feedback: Option<&'a (dyn Fn(usize) -> &'a Feedback + Sync)>,
+}
+
 /// Codes a matrix (already in the plan's orientation, normalized by the
-/// exponent of `scalars`) with one step; `signalled` is what it was rebased by.
+/// exponent of `scalars`) with one step.
 pub fn encode_pass(
     plan: &Plan,
     scalars: &Scalars,
     decision: (Decision, f32),
-    signalled: Option<&Signalled>,
-    matrix: &Matrix,
-    tile_values: usize,
-) -> Pass {
-    let tiling = Tiling::new(matrix.rows, matrix.cols, tile_values);
-    assemble(plan, scalars, (signalled, None), matrix, tiling, &|tile| {
-        encode_tile(plan, scalars, decision, matrix, tile)
-    })
-}
-
-/// As [`encode_pass`], with feedback from row to row of every tile;
-/// `feedback` has the factors of the tiles that start at a row, and `scales` what rows were divided by.
-pub fn encode_pass_with<'f>(
-    plan: &Plan,
-    scalars: &Scalars,
-    decision: (Decision, f32),
     matrix: &Matrix,
     tiling: Tiling,
-    (feedback, scales): (&(dyn Fn(usize) -> &'f Feedback + Sync), Option<&RowScales>),
-) -> Pass {
-    let code = |tile: &Tile| {
-        let feedback = feedback(tile.row);
-        encode_tile_with(plan, scalars, decision, matrix, tile, (feedback, scales))
-    };
-    assemble(plan, scalars, (None, scales), matrix, tiling, &code)
-}
-
-/// Codes every tile and puts them behind the header.
-fn assemble(
-    plan: &Plan,
-    scalars: &Scalars,
-    (signalled, scales): (Option<&Signalled>, Option<&RowScales>),
-    matrix: &Matrix,
-    tiling: Tiling,
-    code: &(dyn Fn(&Tile) -> (Coded, Vec<f32>) + Sync),
+    Beside { signalled, scales, feedback }: Beside<'_>,
 ) -> Pass {
     let tiles: Vec<Tile> = if scalars.step == 0.0 { Vec::new() } else { tiling.tiles().collect() };
-    let coded = threads::map(&tiles, code);
+    let coded = threads::map(&tiles, |tile| {
+        let feedback = feedback.map(|of| of(tile.row));
+        simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback, scales })
+    });
     let mut bytes = Vec::new();
     put_magic(&mut bytes, Kind::Matrix);
     let (rows, cols) = if plan.transposed { (matrix.cols, matrix.rows) } else { (matrix.rows, matrix.cols) };

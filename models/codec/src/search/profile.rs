@@ -55,8 +55,9 @@ impl From<EntropyChoice> for Entropy {
 }
 
 /// How values become levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(into = "String")]
+#[derive(schemars::JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(extend("pattern" = "^(dead-zone|rdoq|trellis-(4|8|16|32|64|128|256))$"))]
 pub enum Quantization {
     /// Uniform, rounding toward zero more often than not.
     DeadZone,
@@ -108,26 +109,6 @@ impl TryFrom<String> for Quantization {
                 "unknown quantization `{text}`: there are dead-zone, rdoq, and trellis-4 to trellis-256 by powers of two"
             )),
         }
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Quantization {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::names::by_name(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Quantization {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Quantization".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "How values become levels.",
-            "pattern": "^(dead-zone|rdoq|trellis-(4|8|16|32|64|128|256))$"
-        })
     }
 }
 

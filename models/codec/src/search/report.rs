@@ -19,7 +19,7 @@ pub struct Encoded {
 }
 
 /// How an encoding came about.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
     pub values: usize,
     /// What was chosen for every stage; none where another codec did the work
@@ -47,62 +47,50 @@ impl Report {
     /// waits for, in tiles of about `tile_values` values.
     pub fn stages(&self, tile_values: usize) -> Vec<StageCost> {
         let Some(plan) = &self.plan else { return Vec::new() };
-        let per_value = |bits: f64| bits / self.values.max(1) as f64;
         let stage =
             |stage, choice: String, bits, (operations, multiplications): (f64, f64), serial| StageCost {
                 stage,
                 choice,
-                bits_per_value: per_value(bits),
+                bits_per_value: bits / self.values.max(1) as f64,
                 operations_per_value: operations,
                 multiplications_per_value: multiplications,
                 serial_values: serial,
             };
         let plain = |operations: f64| (operations, 0.0);
-        let (context_serial, entropy_serial) = match plan.entropy {
-            Entropy::Adaptive => (tile_values, tile_values / LANES),
-            Entropy::Static => (1, BLOCK_VALUES / LANES),
-            Entropy::Binary => (tile_values, tile_values),
-            Entropy::Raw => (1, 1),
-        };
         let (change, change_serial) = preconditioning_cost(plan.preconditioning, self.basis_columns);
         let (predict, predict_serial) = prediction_cost(plan, tile_values);
+        let (transform, transform_serial) = transform_cost(plan.transform, tile_values);
         let (quantization, quantize, quantize_serial) = self.quantization_cost(plan);
-        let contexts = match plan.entropy {
-            Entropy::Adaptive => (format!("weights {}", plan.weights), plain(10.0)),
-            Entropy::Static => ("stated rows and columns".into(), plain(4.0)),
-            Entropy::Binary => ("left and above".into(), plain(3.0)),
-            Entropy::Raw => ("none".into(), plain(0.0)),
-        };
         let orientation = if plan.transposed { "columns" } else { "rows" };
-        // Two products and sums a bit for some three bits, or a range and a state a symbol.
-        let code = match plan.entropy {
-            Entropy::Binary => (24.0, 3.0),
-            Entropy::Adaptive | Entropy::Static => (14.0, 1.0),
-            Entropy::Raw => plain(0.0),
-        };
+        // Contexts and what they take; two products and sums a bit for some three bits, or a range and a state a
+        // symbol; what waits for one another in contexts, symbols and raw bits, which stand where those before end.
+        let (entropy, contexts, context, code, [context_serial, entropy_serial, raw_serial]) =
+            match plan.entropy {
+                Entropy::Adaptive => {
+                    let contexts = format!("weights {}", plan.weights);
+                    ("adaptive", contexts, 10.0, (14.0, 1.0), [tile_values, tile_values / LANES, tile_values])
+                }
+                Entropy::Static => {
+                    let serial = [1, BLOCK_VALUES / LANES, BLOCK_VALUES];
+                    ("static", "stated rows and columns".into(), 4.0, (14.0, 1.0), serial)
+                }
+                Entropy::Binary => {
+                    ("binary", "left and above".into(), 3.0, (24.0, 3.0), [tile_values, tile_values, 1])
+                }
+                Entropy::Raw => ("raw", "none".into(), 0.0, plain(0.0), [1; 3]),
+            };
+        let raw_bits = "signs, low bits, escapes".into();
         vec![
             stage("preconditioning", plan.preconditioning.to_string(), 0.0, change, change_serial),
             stage("orientation", orientation.into(), 0.0, plain(0.0), 1),
             // A power of two and an offset for all values.
             stage("alignment", "one exponent".into(), 0.0, plain(2.0), 1),
             stage("prediction", plan.prediction.to_string(), self.bits.prediction, predict, predict_serial),
-            transform_cost(plan.transform, tile_values),
+            stage("transform", plan.transform.to_string(), 0.0, transform, transform_serial),
             stage("quantization", quantization, 0.0, quantize, quantize_serial),
-            stage("contexts", contexts.0, self.bits.side, contexts.1, context_serial),
-            stage(
-                "entropy coding",
-                entropy_name(plan.entropy).into(),
-                self.bits.symbols,
-                code,
-                entropy_serial,
-            ),
-            stage(
-                "raw bits",
-                "signs, low bits, escapes".into(),
-                self.bits.raw,
-                plain(3.0),
-                raw_serial(plan, tile_values),
-            ),
+            stage("contexts", contexts, self.bits.side, plain(context), context_serial),
+            stage("entropy coding", entropy.into(), self.bits.symbols, code, entropy_serial),
+            stage("raw bits", raw_bits, self.bits.raw, plain(3.0), raw_serial),
             stage("headers", "stream and tiles".into(), self.bits.headers, plain(0.0), 1),
         ]
     }
@@ -122,25 +110,6 @@ impl Report {
                 (trellis.into(), (8.0 * 6.0 + 4.0 * states, 8.0), path)
             }
         }
-    }
-}
-
-/// As profiles name it.
-fn entropy_name(entropy: Entropy) -> &'static str {
-    match entropy {
-        Entropy::Adaptive => "adaptive",
-        Entropy::Static => "static",
-        Entropy::Binary => "binary",
-        Entropy::Raw => "raw",
-    }
-}
-
-/// Raw bits of a value stand where those before it end.
-fn raw_serial(plan: &Plan, tile_values: usize) -> usize {
-    match plan.entropy {
-        Entropy::Adaptive => tile_values,
-        Entropy::Static => BLOCK_VALUES,
-        Entropy::Binary | Entropy::Raw => 1,
     }
 }
 
@@ -178,7 +147,7 @@ fn prediction_cost(plan: &Plan, tile_values: usize) -> ((f64, f64), usize) {
 
 /// Analysis in the encoder: as many multiplications as additions, and values
 /// that wait for one another.
-fn transform_cost(transform: Transform, tile_values: usize) -> StageCost {
+fn transform_cost(transform: Transform, tile_values: usize) -> ((f64, f64), usize) {
     let size = |log2: u32| f64::from(1u32 << log2);
     let (operations, serial) = match transform {
         Transform::None => (0.0, 1),
@@ -191,14 +160,7 @@ fn transform_cost(transform: Transform, tile_values: usize) -> StageCost {
         transform,
         Transform::Row { family: Family::Hadamard, .. } | Transform::Block { family: Family::Hadamard, .. }
     );
-    StageCost {
-        stage: "transform",
-        choice: transform.to_string(),
-        bits_per_value: 0.0,
-        operations_per_value: operations,
-        multiplications_per_value: if added_only { 0.0 } else { operations / 2.0 },
-        serial_values: serial,
-    }
+    ((operations, if added_only { 0.0 } else { operations / 2.0 }), serial)
 }
 
 /// One stage of the chain.

@@ -38,51 +38,54 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, its name, and what it leaves out.
-    pub const ALL: [(Self, &'static str, &'static str); 23] = [
-        (Self::SmallerTransform, "smaller-transform", "learned transforms that a larger one was better than"),
-        (Self::MeansBehind, "means-behind", "means with a transform where they are behind without one"),
-        (
-            Self::OrientationBehind,
-            "orientation-behind",
-            "larger transforms of an orientation that is far behind",
-        ),
-        (
-            Self::SmallerFoundNothing,
-            "smaller-found-nothing",
-            "larger transforms where a smaller one found nothing",
-        ),
-        (Self::SharedBits, "shared-bits", "learned transforms where columns share nothing"),
-        (Self::TooRough, "too-rough", "fixed transforms of what is not smooth"),
-        (Self::NoMeans, "no-means", "means of what has none"),
-        (Self::BinaryEntropy, "binary-entropy", "bitwise codes of what has too much entropy"),
-        (Self::Finalists, "finalists", "a second sample for all but the closest plans"),
-        (Self::Glance, "glance", "signalled transforms that gain nothing at a glance"),
-        (Self::Promise, "promise", "signalled transforms that promise less than others"),
-        (Self::MatrixShare, "matrix-share", "signalled transforms that take half of the rate"),
-        (Self::AcrossOnly, "across-only", "learned transforms along a signalled one"),
-        (Self::Rerun, "rerun", "other plans of one basis where the first pass went as predicted"),
-        (Self::RaceBehind, "race-behind", "passes of what is predicted to be behind"),
-        (Self::MaxCandidates, "max-candidates", "passes beyond the third"),
-        (
-            Self::LineCorrelated,
-            "line-correlated",
-            "signalled transforms of columns that share nothing, of the line format",
-        ),
-        (Self::LinePromise, "line-promise", "signalled transforms that promise nothing, of the line format"),
-        (Self::LineSmooth, "line-smooth", "cosines of what is not smooth, of the line format"),
-        (
-            Self::LineExceptions,
-            "line-exceptions",
-            "cosines where values would be exceptions, of the line format",
-        ),
-        (Self::LineClose, "line-close", "plans that statistics put far behind, of the line format"),
-        (Self::LineFits, "line-fits", "plans beyond the fourth, of the line format"),
-        (
-            Self::LineUpright,
-            "line-upright",
-            "large matrices on their side that gain next to nothing, of the line format",
-        ),
-    ];
+    pub const ALL: [(Self, &'static str, &'static str); 23] = {
+        use Rule::*;
+        [
+            (SmallerTransform, "smaller-transform", "learned transforms that a larger one was better than"),
+            (MeansBehind, "means-behind", "means with a transform where they are behind without one"),
+            (
+                OrientationBehind,
+                "orientation-behind",
+                "larger transforms of an orientation that is far behind",
+            ),
+            (
+                SmallerFoundNothing,
+                "smaller-found-nothing",
+                "larger transforms where a smaller one found nothing",
+            ),
+            (SharedBits, "shared-bits", "learned transforms where columns share nothing"),
+            (TooRough, "too-rough", "fixed transforms of what is not smooth"),
+            (NoMeans, "no-means", "means of what has none"),
+            (BinaryEntropy, "binary-entropy", "bitwise codes of what has too much entropy"),
+            (Finalists, "finalists", "a second sample for all but the closest plans"),
+            (Glance, "glance", "signalled transforms that gain nothing at a glance"),
+            (Promise, "promise", "signalled transforms that promise less than others"),
+            (MatrixShare, "matrix-share", "signalled transforms that take half of the rate"),
+            (AcrossOnly, "across-only", "learned transforms along a signalled one"),
+            (Rerun, "rerun", "other plans of one basis where the first pass went as predicted"),
+            (RaceBehind, "race-behind", "passes of what is predicted to be behind"),
+            (MaxCandidates, "max-candidates", "passes beyond the third"),
+            (
+                LineCorrelated,
+                "line-correlated",
+                "signalled transforms of columns that share nothing, of the line format",
+            ),
+            (LinePromise, "line-promise", "signalled transforms that promise nothing, of the line format"),
+            (LineSmooth, "line-smooth", "cosines of what is not smooth, of the line format"),
+            (
+                LineExceptions,
+                "line-exceptions",
+                "cosines where values would be exceptions, of the line format",
+            ),
+            (LineClose, "line-close", "plans that statistics put far behind, of the line format"),
+            (LineFits, "line-fits", "plans beyond the fourth, of the line format"),
+            (
+                LineUpright,
+                "line-upright",
+                "large matrices on their side that gain next to nothing, of the line format",
+            ),
+        ]
+    };
 
     /// Whether the rule is one of the line format's search.
     pub fn is_of_line(self) -> bool {
@@ -129,6 +132,11 @@ impl Rules {
     /// Whether a rule is in force.
     pub fn has(self, rule: Rule) -> bool {
         self.left_out >> rule as u32 & 1 == 0
+    }
+
+    /// A rule's bound where it is in force, else one that leaves nothing out.
+    pub fn bound<T>(self, rule: Rule, bound: T, none: T) -> T {
+        if self.has(rule) { bound } else { none }
     }
 }
 

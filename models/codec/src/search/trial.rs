@@ -42,8 +42,14 @@ impl Trial {
         Self { cost: 0.5 * (self.cost + other.cost), bits_per_value, ..self.clone() }
     }
 
-    /// Bits per value above what the error takes at a rate of six decibels per bit.
+    /// What it takes at equal error.
     pub fn gap(&self) -> f64 {
-        self.bits_per_value + 0.5 * self.error_per_value.max(f64::MIN_POSITIVE).log2()
+        gap(self.bits_per_value, self.error_per_value)
     }
+}
+
+/// Bits per value above what a mean squared error takes at a rate of six decibels per bit: what both searches compare
+/// plans by whose errors differ.
+pub fn gap(bits_per_value: f64, error_per_value: f64) -> f64 {
+    bits_per_value + 0.5 * error_per_value.max(f64::MIN_POSITIVE).log2()
 }

@@ -8,7 +8,7 @@ use crate::matrix::Matrix;
 use crate::search::input::Input;
 use crate::search::lossy::search_step;
 use crate::search::near::choose_near;
-use crate::search::pass::encode_pass_with;
+use crate::search::pass::{Beside, encode_pass};
 use crate::search::profile::Profile;
 use crate::search::report::Encoded;
 use crate::stage::feedback::Feedback;
@@ -125,7 +125,8 @@ pub fn encode(
     let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
     let run = |step: f32, centroids: Centroids| {
         let scalars = input.scalars(plan, step, centroids);
-        encode_pass_with(plan, &scalars, decision, view, tiling, (&feedback, scales.as_ref()))
+        let beside = Beside { signalled: None, scales: scales.as_ref(), feedback: Some(&feedback) };
+        encode_pass(plan, &scalars, decision, view, tiling, beside)
     };
     let mut encoded = search_step(&input, &chosen, target, None, run)?;
     encoded.report.quantization = Some(profile.stages.quantization);

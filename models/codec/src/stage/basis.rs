@@ -9,6 +9,7 @@ use crate::Error;
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::stage::combine::combine_rows;
 use crate::stage::klt::principal_axes;
+use trinity_numeric::square::transposed;
 
 /// First bytes of a basis in a file.
 const MAGIC: [u8; 3] = *b"TB\x01";
@@ -45,8 +46,7 @@ impl Basis {
     pub(crate) fn new(cols: usize, group: usize, synthesis: Vec<f32>) -> Self {
         let mut basis = Self { cols, group, analysis: Vec::with_capacity(synthesis.len()), synthesis };
         for (at, size) in basis.groups().map(|(_, size, at)| (at, size)).collect::<Vec<_>>() {
-            let matrix = &basis.synthesis[at..][..size * size];
-            basis.analysis.extend((0..size * size).map(|i| matrix[i % size * size + i / size]));
+            basis.analysis.extend(transposed(&basis.synthesis[at..][..size * size], size));
         }
         basis
     }

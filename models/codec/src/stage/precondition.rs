@@ -9,9 +9,10 @@
 use crate::matrix::Matrix;
 use crate::stage::basis::Basis;
 
-/// The change of basis of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(into = "String")]
+/// A change of basis along rows, or stated along columns, before all else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(extend("pattern" = "^(none|hadamard-(4|8|16|32|64|128|256|512|1024|2048|4096)|stated-(columns-)?(8|16|32|64|128))$"))]
 pub enum Preconditioning {
     None,
     /// Random signs, then Walsh–Hadamard over groups of 2^`log2_size` columns.
@@ -73,26 +74,6 @@ impl TryFrom<String> for Preconditioning {
                  the matrix"
             )),
         }
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Preconditioning {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::names::by_name(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Preconditioning {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Preconditioning".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "A change of basis along rows, or stated along columns, before all else.",
-            "pattern": "^(none|hadamard-(4|8|16|32|64|128|256|512|1024|2048|4096)|stated-(columns-)?(8|16|32|64|128))$"
-        })
     }
 }
 

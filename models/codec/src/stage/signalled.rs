@@ -8,6 +8,7 @@
 use trinity_bits::{BitReader, BitWriter};
 use trinity_numeric::axes::Axes;
 use trinity_numeric::reflections::{COARSE, Paying, Reflections};
+use trinity_numeric::square::transposed;
 use trinity_numeric::threads;
 
 use crate::Error;
@@ -281,9 +282,8 @@ impl<'a> Fit<'a> {
 
 /// One group's reflections as a basis, direction after direction.
 fn directions(reflections: &Reflections, size: usize) -> Vec<f32> {
-    let product = reflections.product(size);
     // Direction `k` is a column of the product.
-    (0..size * size).map(|i| product[i % size * size + i / size] as f32).collect()
+    transposed(&reflections.product(size), size).into_iter().map(|entry| entry as f32).collect()
 }
 
 /// What principal axes would show, without them.

@@ -7,6 +7,7 @@
 
 use crate::stage::combine::combine;
 use crate::stage::klt::{self, Klt};
+use trinity_numeric::square::transposed;
 
 /// cos(k·π/64) for k of 0 to 32; every DCT of 4 to 32 points is made of these.
 #[allow(clippy::approx_constant)] // a table of cosines stays a table
@@ -56,8 +57,9 @@ pub enum Family {
 }
 
 /// What is done to values before they are quantized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(extend("pattern" = "^(none|klt-(4|8|16|32|64|128)|(dct|dst|hadamard)-(4|8|16|32|4x4|8x8|16x16|32x32))$"))]
 pub enum Transform {
     None,
     /// Along the row, blocks of 2^`log2_size`.
@@ -110,26 +112,6 @@ impl TryFrom<String> for Transform {
                 "unknown transform `{text}`: there are none, klt-4 to klt-128, and dct, dst and hadamard of 4 to 32 \
                  along rows (dct-8) or in square blocks (dct-8x8), by powers of two"
             )
-        })
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Transform {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::names::by_name(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Transform {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Transform".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "What is done to values before they are quantized.",
-            "pattern": "^(none|klt-(4|8|16|32|64|128)|(dct|dst|hadamard)-(4|8|16|32|4x4|8x8|16x16|32x32))$"
         })
     }
 }
@@ -344,7 +326,7 @@ impl Fixed {
             size,
             height,
             blocks: cols / size,
-            analysis: (0..size * size).map(|i| basis[i % size * size + i / size]).collect(),
+            analysis: transposed(&basis, size),
             basis,
             block: vec![0.0; size * height],
             half: vec![0.0; size * height],

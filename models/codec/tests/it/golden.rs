@@ -1,6 +1,5 @@
 //! Streams stay as they are: every profile's and chain's, pinned by hash, and
 //! stored ones of every kind that must decode to what they always did.
-#![allow(clippy::unwrap_used)] // helpers of tests, as good as tests
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,53 +11,30 @@ use trinity_codec::{
     encode_frames, encode_with_basis, encode_words,
 };
 
-use crate::pins;
+use crate::{CHAINS, pins, profile};
 
 const ROWS: usize = 96;
 const COLS: usize = 80;
-
-/// Chains of stages that no built-in profile has.
-const CHAINS: [(&str, &str); 11] = [
-    ("binary", "entropy = [\"binary\"]"),
-    ("means", "prediction = [\"row-and-column-mean\"]"),
-    ("column-mean", "prediction = [\"column-mean\"]\nentropy = [\"static\"]\nquantization = \"rdoq\""),
-    ("above", "prediction = [\"above-12\"]\nquantization = \"dead-zone\""),
-    ("klt", "transform = [\"klt-16\"]"),
-    ("intra", "prediction = [\"intra\"]\ntransform = [\"dct-8x8\"]"),
-    ("intra-4", "prediction = [\"intra\"]\ntransform = [\"dst-4x4\"]\nquantization = \"rdoq\""),
-    ("turned", "preconditioning = [\"hadamard-32\"]"),
-    ("stated", "preconditioning = [\"stated-16\"]"),
-    ("stated-columns", "preconditioning = [\"stated-columns-8\"]\ntransform = [\"klt-16\"]"),
-    ("hadamard", "transform = [\"hadamard-16\"]\nentropy = [\"binary\"]\nprediction = [\"row-mean\"]"),
-];
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/trinity").join(name)
 }
 
 fn profiles() -> impl Iterator<Item = (String, Profile)> {
-    let built_in = Profile::names().map(|name| (name.to_owned(), Profile::named(name).unwrap()));
-    built_in.chain(CHAINS.iter().map(|(name, stages)| {
-        let text =
-            format!("name = \"{name}\"\ndescription = \"\"\npipeline = \"trinity\"\n[stages]\n{stages}");
-        (format!("chain {name}"), Profile::parse(&text).unwrap())
-    }))
+    let built_in = Profile::names().map(|name| (name.to_owned(), profile(name)));
+    let chains = CHAINS.iter().filter(|(name, _)| *name != "rdoq");
+    built_in.chain(chains.map(|(name, _)| (format!("chain {name}"), profile(name))))
 }
 
 /// About Gaussian, with columns of their own scales that have something in
 /// common; out of integers, so the same on every machine.
 fn values() -> Vec<f32> {
     let mut lcg = Lcg(7);
-    let mut uniform = move || lcg.uniform();
-    let mut gaussian = move || (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
-    (0..ROWS)
-        .flat_map(|_| {
-            let shared = gaussian();
-            let row: Vec<f32> =
-                (0..COLS).map(|x| (gaussian() + shared) * (1 + x % 5) as f32 / 64.0).collect();
-            row
-        })
-        .collect()
+    let row = |_| {
+        let shared = lcg.gaussian();
+        (0..COLS).map(|x| (lcg.gaussian() + shared) * (1 + x % 5) as f32 / 64.0).collect::<Vec<f32>>()
+    };
+    (0..ROWS).flat_map(row).collect()
 }
 
 fn pictures(chroma: Chroma, depth: u32, colour: Colour, count: usize) -> Pictures {
@@ -120,14 +96,13 @@ fn streams() -> BTreeMap<String, Vec<u8>> {
     }
     let words: Vec<u32> = (0..(ROWS * COLS) as u32).map(|i| ((i % 300) as f32 - 90.0).to_bits()).collect();
     streams.insert("words".into(), encode_words(&words, ROWS, COLS).unwrap());
-    let profile = Profile::named("trinity").unwrap();
+    let profile = profile("trinity");
     let coded = encode_with_basis(&values, ROWS, COLS, &profile, Rate::Nmse(0.001), &basis()).unwrap();
     assert!(decode(&coded.bytes).is_err(), "the stream names its basis");
     streams.insert("matrix trinity with a basis".into(), coded.bytes);
     streams.insert("basis".into(), basis().to_bytes());
-    streams.insert("constant".into(), {
-        encode(&[3.25; ROWS * COLS], ROWS, COLS, &profile, Rate::Bits(2.0)).unwrap().bytes
-    });
+    let constant = encode(&[3.25; ROWS * COLS], ROWS, COLS, &profile, Rate::Bits(2.0)).unwrap();
+    streams.insert("constant".into(), constant.bytes);
     streams
 }
 
@@ -201,10 +176,15 @@ fn a_stored_raw_stream_is_noticed_to_be_cut() {
     for length in (0..whole.len()).step_by(cuts).chain(whole.len().saturating_sub(64)..whole.len()) {
         assert!(decode(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
     }
-    for bit in (0..8 * whole.len()).step_by(flips) {
-        let mut flipped = whole.clone();
+    flipped(&whole, flips, |_, stream| _ = decode(stream));
+}
+
+/// Shows a stream with every `step`-th of its bits flipped, one at a time.
+fn flipped(whole: &[u8], step: usize, see: impl Fn(usize, &[u8])) {
+    for bit in (0..8 * whole.len()).step_by(step) {
+        let mut flipped = whole.to_vec();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        let _ = decode(&flipped);
+        see(bit, &flipped);
     }
 }
 
@@ -212,11 +192,9 @@ fn a_stored_raw_stream_is_noticed_to_be_cut() {
 fn no_flipped_bit_of_a_picture_goes_unnoticed() {
     let whole = std::fs::read(golden("v2-checked-grey.trp")).unwrap();
     let decoded = decode_frames(&whole).unwrap();
-    for bit in 0..8 * whole.len() {
-        let mut flipped = whole.clone();
-        flipped[bit / 8] ^= 1 << (bit % 8);
+    flipped(&whole, 1, |bit, stream| {
         // Without its first bytes it is no stream of ours, and holds no frame of H.264 either.
-        let other = decode_frames(&flipped).is_ok_and(|other| other != decoded && !other.frames.is_empty());
+        let other = decode_frames(stream).is_ok_and(|other| other != decoded && !other.frames.is_empty());
         assert!(!other, "bit {bit} makes another picture");
-    }
+    });
 }

@@ -1,12 +1,10 @@
 //! Promises of the stream: what goes in comes out as stated, and bad bytes
 //! are refused, whatever they say.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 use trinity_codec::line::{
     Bf16, Coder, Effort, Error, Number, Options, Plan, Quantizer, Rate, Reflections, Settings, Stream,
-    Transform, Values, Width, choose, decode, encode, encode_observed, encode_tile, encode_to, parse,
+    Transform, Values, Width, choose, decode, encode, encode_observed, encode_tile, encode_under, parse,
     parse_with, reconstruct, write,
 };
 use trinity_numeric::random::Lcg;
@@ -36,7 +34,8 @@ fn plan_with(values: &[f32], rows: usize, cols: usize, step: f32, states: u32) -
     choose(values, rows, cols, step, &options).unwrap()
 }
 
-fn with_transform(mut plan: Plan, kind: u32) -> Plan {
+/// A plan with a transform of some kind: none, Hadamard, cosines, matrices of 32 and of 64 columns.
+pub fn with_transform(mut plan: Plan, kind: u32) -> Plan {
     let (_, cols) = plan.coded_shape();
     let group = |size: usize| Reflections {
         vectors: (0..3).map(|j| (j..size).map(|i| (i * 5 + j) as i32 % 7 - 3).collect()).collect(),
@@ -51,6 +50,16 @@ fn with_transform(mut plan: Plan, kind: u32) -> Plan {
         }
     };
     plan
+}
+
+/// The stream of values under a plan.
+fn coded(plan: &Plan, values: &[f32]) -> Vec<u8> {
+    encode(plan, values, &Settings::default()).unwrap()
+}
+
+/// Predicts every column by another share of the row above.
+fn predicted(plan: &mut Plan) {
+    plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
 }
 
 /// Squared error over squared steps.
@@ -71,9 +80,9 @@ proptest! {
         let mut plan = with_transform(plan_with(&values, rows, cols, 0.2, states), kind);
         plan.log2_lanes = log2_lanes;
         if predicts {
-            plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
+            predicted(&mut plan);
         }
-        let bytes = encode(&plan, &values, &Settings::default()).unwrap();
+        let bytes = coded(&plan, &values);
         let (found_rows, found_cols, decoded) = decode(&bytes).unwrap();
         prop_assert_eq!((found_rows, found_cols), (rows, cols));
         // A uniform quantizer leaves a third of a squared step, or a little more
@@ -97,7 +106,7 @@ proptest! {
         plan.step /= (1u32 << fine) as f32;
         plan.classes.iter_mut().for_each(|class| *class += 2 * fine as i32);
         if predicts {
-            plan.above.iter_mut().enumerate().for_each(|(i, a)| *a = (i % 17) as i32);
+            predicted(&mut plan);
         }
         if !row_classes {
             plan.row_table = None;
@@ -181,7 +190,7 @@ proptest! {
                 list.resize(rows, 3);
             }
         }
-        let bytes = encode(&with_transform(plan, kind), &values, &Settings::default()).unwrap();
+        let bytes = coded(&with_transform(plan, kind), &values);
         let stream = Stream::open(&bytes).unwrap();
         let truth: Vec<f32> = stream.numbers(Width::Scalar).unwrap();
         let mut plain = vec![0.0f32; rows * cols];
@@ -206,7 +215,7 @@ proptest! {
     #[test]
     fn parsed_tiles_write_the_same_words(rows in 1usize..60, cols in 1usize..100, states in prop::sample::select(vec![0u32, 2, 3]), seed: u64) {
         let values = structured(rows, cols, seed);
-        let bytes = encode(&plan_with(&values, rows, cols, 0.1, states), &values, &Settings::default()).unwrap();
+        let bytes = coded(&plan_with(&values, rows, cols, 0.1, states), &values);
         let stream = Stream::open(&bytes).unwrap();
         for index in 0..stream.plan().tiles() {
             let (place, words) = (stream.plan().tile(index), stream.words(index));
@@ -221,7 +230,7 @@ proptest! {
     fn damaged_streams_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), kind in 0u32..5) {
         let values = structured(40, 130, 3);
         let plan = with_transform(plan_with(&values, 40, 130, 0.3, 3), kind);
-        let mut bytes = encode(&plan, &values, &Settings::default()).unwrap();
+        let mut bytes = coded(&plan, &values);
         for (at, value) in flips {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -241,7 +250,7 @@ proptest! {
 #[test]
 fn every_truncation_is_an_error() {
     let values = structured(30, 70, 9);
-    let bytes = encode(&plan_with(&values, 30, 70, 0.3, 3), &values, &Settings::default()).unwrap();
+    let bytes = coded(&plan_with(&values, 30, 70, 0.3, 3), &values);
     for length in 0..bytes.len() {
         assert!(decode(&bytes[..length]).is_err(), "{length} of {}", bytes.len());
     }
@@ -253,7 +262,7 @@ fn every_truncation_is_an_error() {
 #[test]
 fn a_damaged_tile_leaves_the_others_intact() {
     let values = structured(300, 300, 4);
-    let mut bytes = encode(&plan_with(&values, 300, 300, 0.3, 3), &values, &Settings::default()).unwrap();
+    let mut bytes = coded(&plan_with(&values, 300, 300, 0.3, 3), &values);
     let whole = Stream::open(&bytes).unwrap().values().unwrap();
     assert_eq!(whole.len(), 300 * 300);
     let last = bytes.len() - 9;
@@ -275,7 +284,7 @@ fn nan_infinity_and_giants_come_back_bit_for_bit() {
         for (&place, &value) in places.iter().zip(&odd) {
             values[place] = value;
         }
-        let decoded = decode(&encode(&plan, &values, &Settings::default()).unwrap()).unwrap().2;
+        let decoded = decode(&coded(&plan, &values)).unwrap().2;
         for (place, value) in places.iter().zip(odd) {
             assert_eq!(decoded[*place].to_bits(), value.to_bits());
         }
@@ -288,8 +297,7 @@ fn tiles_fit_their_budget_or_say_why() {
     let values = structured(256, 512, 6);
     let options = Options { effort: Effort::Fast, budgeted: true, ..Options::default() };
     let plan = choose(&values, 256, 512, 0.05, &options).unwrap();
-    let free =
-        Stream::open(&encode(&plan, &values, &Settings::default()).unwrap()).unwrap().words(0).len() * 2;
+    let free = Stream::open(&coded(&plan, &values)).unwrap().words(0).len() * 2;
     for budget in [free, free * 2 / 3, free / 3, 700] {
         let settings = Settings { tile_budget: Some(budget), ..Settings::default() };
         let bytes = encode(&plan, &values, &settings).unwrap();
@@ -308,16 +316,16 @@ fn tiles_fit_their_budget_or_say_why() {
 fn targets_are_met() {
     let values = structured(200, 256, 7);
     let energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
+    let coded = |target, effort| {
+        let options = Options { effort, ..Options::default() };
+        encode_under(&values, 200, 256, target, &options, &Settings::default()).unwrap()
+    };
     for bits in [1.5, 3.0, 5.0] {
-        let bytes =
-            encode_to(&values, 200, 256, Rate::Bits(bits), Effort::Best, &Settings::default()).unwrap();
-        let found = 8.0 * bytes.len() as f64 / values.len() as f64;
+        let found = 8.0 * coded(Rate::Bits(bits), Effort::Best).len() as f64 / values.len() as f64;
         assert!(found <= bits && found > 0.97 * bits, "{found} for {bits}");
     }
     for nmse in [0.1, 0.001] {
-        let bytes =
-            encode_to(&values, 200, 256, Rate::Nmse(nmse), Effort::Fast, &Settings::default()).unwrap();
-        let decoded = decode(&bytes).unwrap().2;
+        let decoded = decode(&coded(Rate::Nmse(nmse), Effort::Fast)).unwrap().2;
         let found = error(&values, &decoded, 1.0) * values.len() as f64 / energy;
         assert!(found <= nmse && found > 0.95 * nmse, "{found} for {nmse}");
     }
@@ -328,7 +336,8 @@ fn a_small_tensor_pays_little_for_headers() {
     // 64 KiB of bf16 at three bits: within 0.3 bit of the entropy a uniform
     // quantizer needs for the same error, which a trellis undercuts by 0.15.
     let values = noise(128 * 256, 8);
-    let bytes = encode_to(&values, 128, 256, Rate::Nmse(0.01), Effort::Best, &Settings::default()).unwrap();
+    let bytes =
+        encode_under(&values, 128, 256, Rate::Nmse(0.01), &Options::default(), &Settings::default()).unwrap();
     let bits = 8.0 * bytes.len() as f64 / values.len() as f64;
     assert!(bits < 3.32 + 0.2, "{bits}");
 }
@@ -337,7 +346,7 @@ fn a_small_tensor_pays_little_for_headers() {
 fn zeros_take_next_to_nothing_and_lies_about_the_shape_no_memory() {
     let values = vec![0.0; 512 * 512];
     let plan = plan_with(&values, 512, 512, 0.3, 3);
-    let bytes = encode(&plan, &values, &Settings::default()).unwrap();
+    let bytes = coded(&plan, &values);
     assert!(bytes.len() * 8 < values.len() / 10, "{}", bytes.len());
     assert_eq!(decode(&bytes).unwrap().2, values);
     let lie = [b"TL\x01\x01\x80\x80\x80\x80\x01".as_slice(), &[0; 200]].concat();

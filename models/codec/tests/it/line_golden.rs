@@ -1,16 +1,14 @@
 //! Streams of version 1 stay as they are: stored ones decode to what they always
 //! did, and a stored plan codes the same values into the stored bytes, on every
 //! width of registers. What plan an encoder chooses may change; this may not.
-#![allow(clippy::unwrap_used)] // helpers of tests, as good as tests
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trinity_numeric::random::Lcg;
 
-use trinity_codec::line::{
-    Effort, Options, Plan, Reflections, Settings, Stream, Transform, Width, choose, decode_bf16, encode,
-};
+use trinity_codec::line::{Bf16, Effort, Options, Plan, Settings, Stream, Width, choose, encode};
 
+use crate::line::with_transform;
 use crate::pins;
 
 const ROWS: usize = 66;
@@ -38,13 +36,10 @@ fn golden(name: &str) -> PathBuf {
 /// stands for; out of integers, so the same on every machine.
 fn values() -> Vec<f32> {
     let mut lcg = Lcg(11);
-    let mut uniform = move || lcg.uniform();
-    let mut values: Vec<f32> = (0..ROWS * COLS)
-        .map(|at| {
-            let gaussian = (0..12).map(|_| uniform()).sum::<f32>() - 6.0;
-            gaussian * (1 + at % 7) as f32 * (1 + at / COLS % 3) as f32 / 16.0 + (at % 2) as f32
-        })
-        .collect();
+    let value = |at: usize| {
+        lcg.gaussian() * (1 + at % 7) as f32 * (1 + at / COLS % 3) as f32 / 16.0 + (at % 2) as f32
+    };
+    let mut values: Vec<f32> = (0..ROWS * COLS).map(value).collect();
     (values[40], values[1000]) = (f32::from_bits(0x7fc0_1234), f32::NEG_INFINITY);
     (values[4001], values[6000]) = (1e30, 300.0);
     values
@@ -54,22 +49,9 @@ fn made(values: &[f32], case: &Case) -> Vec<u8> {
     let &(_, transform, log2_states, log2_lanes, predicts, tile_budget) = case;
     let options =
         Options { effort: Effort::Fast, log2_states, budgeted: tile_budget.is_some(), ..Options::default() };
-    let mut plan = choose(values, ROWS, COLS, 0.06, &options).unwrap();
-    let group = |size: usize| Reflections {
-        vectors: (0..3).map(|j| (j..size).map(|i| (i * 5 + j) as i32 % 7 - 3).collect()).collect(),
-    };
-    plan.transform = match transform {
-        0 => Transform::None,
-        1 => Transform::Hadamard,
-        2 => Transform::Dct,
-        3 => Transform::Signalled { size: 32, groups: vec![group(32); COLS / 32] },
-        _ => Transform::Signalled { size: 64, groups: vec![group(64); COLS / 64] },
-    };
+    let mut plan = with_transform(choose(values, ROWS, COLS, 0.06, &options).unwrap(), transform);
     (plan.log2_lanes, plan.tile_rows) = (log2_lanes, 50);
-    plan.above
-        .iter_mut()
-        .enumerate()
-        .for_each(|(at, above)| *above = if predicts { at as i32 % 17 } else { 0 });
+    plan.above = (0..COLS as i32).map(|at| if predicts { at % 17 } else { 0 }).collect();
     encode(&plan, values, &Settings { tile_budget, ..Settings::default() }).unwrap()
 }
 
@@ -91,13 +73,11 @@ fn stored_streams_decode_to_what_they_always_did() {
         found.insert(format!("{} f32", case.0), pins::fingerprint(&bits));
         for width in Width::available() {
             let again = stream.numbers::<f32>(width).unwrap();
-            assert!(
-                again.iter().zip(&decoded).all(|(a, b)| a.to_bits() == b.to_bits()),
-                "{} {width:?}",
-                case.0
-            );
+            let same = again.iter().zip(&decoded).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{} {width:?}", case.0);
         }
-        let halves: Vec<u8> = decode_bf16(&bytes).unwrap().2.iter().flat_map(|b| b.0.to_le_bytes()).collect();
+        let halves: Vec<u8> =
+            stream.numbers::<Bf16>(Width::widest()).unwrap().iter().flat_map(|b| b.0.to_le_bytes()).collect();
         found.insert(format!("{} bf16", case.0), pins::fingerprint(&halves));
     }
     pins::hold(&golden("values.txt"), &found);

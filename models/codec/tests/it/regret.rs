@@ -1,9 +1,9 @@
 //! What a chosen plan costs over the best one that could have been chosen: the
 //! quick part of `cargo xtask regret`.
 
-use trinity_codec::{EntropyChoice, Profile, Rate, Stages, encode};
+use trinity_codec::{EntropyChoice, Profile, Rate, Stages};
 
-use super::{gaussian, nmse};
+use super::{coded, gaussian};
 
 /// Matrices with one thing each that a plan can gain from, and a name.
 fn laws(rows: usize, cols: usize) -> Vec<(&'static str, Vec<f32>)> {
@@ -46,17 +46,14 @@ fn no_plan_is_much_better_than_the_chosen_one() {
     let (rows, cols) = (448, 192);
     let profile = Profile::named("trinity").unwrap();
     let score = |profile: &Profile, values: &[f32]| {
-        let encoded = encode(values, rows, cols, profile, Rate::Bits(3.0)).unwrap();
-        let bits = 8.0 * encoded.bytes.len() as f64 / values.len() as f64;
-        (bits + 0.5 * nmse(values, &encoded.recon).log2(), encoded.report.plan)
+        let (encoded, bits, error) = coded(values, (rows, cols), profile, Rate::Bits(3.0));
+        (bits + 0.5 * error.log2(), encoded.report.plan)
     };
     for (law, values) in laws(rows, cols) {
         let (chosen, plan) = score(&profile, &values);
-        for (&orientation, &transform) in profile
-            .stages
-            .orientation
-            .iter()
-            .flat_map(|o| profile.stages.transform.iter().map(move |t| (o, t)))
+        let Stages { orientation, transform, .. } = &profile.stages;
+        for (&orientation, &transform) in
+            orientation.iter().flat_map(|o| transform.iter().map(move |t| (o, t)))
         {
             let stages = Stages {
                 orientation: vec![orientation],

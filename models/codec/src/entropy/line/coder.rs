@@ -4,10 +4,11 @@
 //! settings that are not in the stream). It is what a GPU or an RTL test bench
 //! is handed beside the words of the tiles.
 
-use crate::entropy::line::table::{ESCAPE, MAGNITUDES, Slot};
+use crate::entropy::line::table::Slot;
 use crate::format::line::error::Error;
 use crate::format::line::plan::{BASE_CLASSES, CLASSES, Plan, Tile, Transform, UNIT_CLASS};
-use crate::stage::line::matrix::Synthesis;
+use crate::stage::line::matrix::{ONE, Synthesis};
+use trinity_numeric::square::transposed;
 
 /// What one step is in the integers of prediction and reconstruction.
 pub const UNITS: i32 = 16;
@@ -49,12 +50,10 @@ impl Coder {
             raw_bits[class] = raw as u8;
         }
         let transformed = plan.transform != Transform::None;
-        let unit = if transformed { (UNITS * crate::stage::line::matrix::ONE) as f32 } else { UNITS as f32 };
+        let unit = if transformed { (UNITS * ONE) as f32 } else { UNITS as f32 };
         let syntheses = plan.syntheses();
-        let by_column = |s: &Synthesis| {
-            let entry = |at: usize| i32::from(s.entries[at % s.size * s.size + at / s.size]);
-            (0..s.size * s.size).map(entry).collect()
-        };
+        let by_column =
+            |s: &Synthesis| transposed(&s.entries, s.size).into_iter().map(i32::from).collect::<Vec<_>>();
         Ok(Self {
             slots,
             tables,
@@ -121,10 +120,10 @@ pub fn units(level: i32, quantizer: i32, gain: u32) -> i32 {
     point.wrapping_mul(4 * (4 + (gain as i32 & 3))).wrapping_shl(gain >> 2)
 }
 
-/// (h0, h1) of the plan's trellis; zeros without one.
+/// (h0, h1) of a trellis; zeros without one.
 #[inline(always)]
-pub(crate) fn polynomials(plan: &Plan) -> (i32, i32) {
-    match plan.log2_states {
+pub(crate) fn polynomials(log2_states: u32) -> (i32, i32) {
+    match log2_states {
         2 => (2, 1),
         3 => (5, 2),
         _ => (0, 0),
@@ -144,36 +143,5 @@ pub(crate) fn point(state: i32, level: i32, (h0, h1): (i32, i32)) -> (i32, i32) 
 /// The next state of a trellis after a level of that parity.
 #[inline(always)]
 pub fn next_state(log2_states: u32, state: u8, odd: bool) -> u8 {
-    let (h0, h1) = match log2_states {
-        2 => (2, 1),
-        3 => (5, 2),
-        _ => return 0,
-    };
-    state >> 1 ^ if state & 1 == 1 { h0 } else { 0 } ^ if odd { h1 } else { 0 }
-}
-
-/// Tables of an encoder: starts, frequencies and costs by table and magnitude.
-#[derive(Debug, Clone)]
-pub struct Costs {
-    /// Bits of a magnitude with its sign, weighed against squared units.
-    pub costs: Vec<[i32; MAGNITUDES]>,
-}
-
-impl Costs {
-    /// `lambda` weighs bits against squared steps.
-    pub fn new(plan: &Plan, lambda: f32) -> Self {
-        let per_bit = f64::from(lambda) * f64::from(UNITS * UNITS);
-        let costs = plan
-            .tables
-            .iter()
-            .map(|table| {
-                std::array::from_fn(|magnitude| {
-                    let escaped = magnitude == ESCAPE || table.frequency(magnitude) == 0;
-                    let bits = if escaped { table.bits(ESCAPE) + 16.0 } else { table.bits(magnitude) };
-                    (per_bit * bits).round() as i32
-                })
-            })
-            .collect();
-        Self { costs }
-    }
+    point(state.into(), odd.into(), polynomials(log2_states)).1 as u8
 }

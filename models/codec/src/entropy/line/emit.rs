@@ -132,7 +132,7 @@ fn emit_wide(
     buffer: &mut [u16],
 ) -> usize {
     let classes = coder.step_classes(place, parsed.gain);
-    let (h0, h1) = polynomials(&coder.plan);
+    let (h0, h1) = polynomials(coder.plan.log2_states);
     if !Coder::has_raw_bits(&classes, &parsed.row_classes) {
         let classes: Vec<i16> =
             classes.iter().map(|&class| class.clamp(i16::MIN.into(), i16::MAX.into()) as i16).collect();
@@ -220,7 +220,7 @@ impl Kernel for Pack<'_> {
     fn run(self) {
         let Self { coder, pushes, place, parsed, packed, states } = self;
         let (per_row, total) = steps(place, LANES);
-        let (h0, h1) = polynomials(&coder.plan);
+        let (h0, h1) = polynomials(coder.plan.log2_states);
         let classes = &coder.plan.classes[place.col..][..place.cols];
         let mut trellis = [0i32; LANES];
         for step in 0..total {

@@ -46,7 +46,7 @@ fn parse_wide(width: Width, coder: &Coder, place: &Tile, words: &[u16]) -> Resul
     let (per_row, total) = steps(place, 32);
     let classes = coder.step_classes(place, gain);
     let lookup = coder.class_lookup(SCALE_BITS);
-    let (h0, h1) = polynomials(&coder.plan);
+    let (h0, h1) = polynomials(coder.plan.log2_states);
     let mut levels = vec![0i16; place.values()];
     let mut job = Job {
         cols: place.cols,

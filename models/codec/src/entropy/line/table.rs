@@ -36,8 +36,7 @@ impl Table {
     pub fn from_counts(counts: &[u64; MAGNITUDES]) -> Self {
         let total = counts.iter().sum::<u64>().max(1) as f64;
         let mut codes = std::array::from_fn(|m| {
-            let signs = if m == 0 || m == ESCAPE { 1.0 } else { 2.0 };
-            let share = counts[m] as f64 / signs / total;
+            let share = counts[m] as f64 / f64::from(signs(m)) / total;
             if counts[m] == 0 { NEVER } else { (-8.0 * share.log2()).round().clamp(0.0, 126.0) as u8 }
         });
         // Whatever was not seen can still be said, as an escape.
@@ -74,7 +73,7 @@ impl Table {
     }
 
     pub(crate) fn write(&self, out: &mut BitWriter) {
-        let last = (0..ESCAPE).rev().find(|&m| self.codes[m] != NEVER).unwrap_or(0);
+        let last = self.last();
         out.bits(last as u32, 4);
         for &code in &self.codes[..=last] {
             out.bits(u32::from(code), 7);
@@ -97,8 +96,12 @@ impl Table {
 
     /// Bits that the table takes in a header.
     pub(crate) fn header_bits(&self) -> u32 {
-        let last = (0..ESCAPE).rev().find(|&m| self.codes[m] != NEVER).unwrap_or(0) as u32;
-        4 + 7 * (last + 2)
+        4 + 7 * (self.last() as u32 + 2)
+    }
+
+    /// The last magnitude before the escape that is coded.
+    fn last(&self) -> usize {
+        (0..ESCAPE).rev().find(|&m| self.codes[m] != NEVER).unwrap_or(0)
     }
 
     /// Frequency of a magnitude, of one sign where it has two; 0: it is never coded.
@@ -111,9 +114,16 @@ impl Table {
         u32::from(self.starts[magnitude])
     }
 
-    /// Bits that a magnitude costs, its sign included.
-    pub(crate) fn bits(&self, magnitude: usize) -> f64 {
-        f64::from(SCALE_BITS) - f64::from(self.frequencies[magnitude].max(1)).log2()
+    /// Bits that a magnitude costs, its sign or the word of its level included.
+    pub(crate) fn magnitude_bits(&self, magnitude: usize) -> f64 {
+        let bits = |m: usize| f64::from(SCALE_BITS) - f64::from(self.frequencies[m].max(1)).log2();
+        let escaped = magnitude == ESCAPE || self.frequencies[magnitude] == 0;
+        if escaped { bits(ESCAPE) + 16.0 } else { bits(magnitude) }
+    }
+
+    /// Bits that so many of each magnitude cost.
+    pub(crate) fn bits_of(&self, counts: &[u64; MAGNITUDES]) -> f64 {
+        counts.iter().enumerate().map(|(m, &count)| count as f64 * self.magnitude_bits(m)).sum()
     }
 
     /// What every slot stands for.

@@ -10,6 +10,7 @@ use trinity_numeric::reflections::Reflections;
 use crate::entropy::line::codes::{get_list, list_bits, put_list};
 use crate::entropy::line::table::Table;
 use crate::format::line::error::Error;
+use crate::format::trinity::bytes::put_varint;
 use crate::stage::line::matrix::{Synthesis, signalled_synthesis};
 
 /// First bytes of every stream.
@@ -353,15 +354,7 @@ impl Tile {
     }
 }
 
-/// Seven bits per byte, least significant first; the top bit set on all but the last.
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
+/// What [`put_varint`] wrote of a shape, from a place on.
 fn get_varint(bytes: &[u8], at: &mut usize) -> Result<usize, Error> {
     let mut value = 0u64;
     for shift in (0..49).step_by(7) {

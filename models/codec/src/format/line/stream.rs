@@ -9,10 +9,12 @@ use crate::entropy::line::parse::parse_with;
 use crate::entropy::line::tile::{MAX_GAIN, Parsed};
 use crate::format::line::error::Error;
 use crate::format::line::plan::{Plan, Tile, check_density};
-use crate::format::line::values::{Values, transpose};
+use crate::format::line::values::Values;
+use crate::matrix::transpose;
 use crate::stage::line::quantize::{levels_at_once, quantize, targets};
 use crate::stage::line::quantizer::{Analysis, Quantizer};
-use crate::stage::line::reconstruct::{Bf16, Number, reconstruct_wide};
+use crate::stage::line::reconstruct::{Number, reconstruct_wide};
+use std::ops::Range;
 use trinity_numeric::simd::Width;
 
 /// What an encoder is told beside the plan.
@@ -215,12 +217,9 @@ impl<'a> Stream<'a> {
         let (plan, header) = Plan::read(bytes)?;
         let start = header.next_multiple_of(4);
         let tiles = plan.tiles();
-        let directory =
-            start..tiles.checked_mul(4).and_then(|size| size.checked_add(start)).unwrap_or(usize::MAX);
-        let end = directory.end;
-        let entries = bytes.get(directory).ok_or(Error::Truncated { what: "directory" })?;
-        let ends: Vec<u32> =
-            entries.chunks_exact(4).map(|e| u32::from_le_bytes([e[0], e[1], e[2], e[3]])).collect();
+        let end = tiles.checked_mul(4).and_then(|size| size.checked_add(start)).unwrap_or(usize::MAX);
+        let entries = bytes.get(start..end).ok_or(Error::Truncated { what: "directory" })?;
+        let ends: Vec<u32> = entries.as_chunks().0.iter().map(|&entry| u32::from_le_bytes(entry)).collect();
         let words = &bytes[end..];
         let ordered = ends.windows(2).all(|w| w[0] <= w[1]);
         if !ordered || ends.last().is_some_and(|&last| 2 * last as usize != words.len()) {
@@ -240,9 +239,13 @@ impl<'a> Stream<'a> {
 
     /// The words of a tile.
     pub fn words(&self, index: usize) -> Vec<u16> {
+        self.words[self.place(index)].as_chunks().0.iter().map(|&word| u16::from_le_bytes(word)).collect()
+    }
+
+    /// Where the bytes of a tile lie among those of all.
+    fn place(&self, index: usize) -> Range<usize> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        let bytes = &self.words[2 * start..2 * self.ends[index] as usize];
-        bytes.chunks_exact(2).map(|w| u16::from_le_bytes([w[0], w[1]])).collect()
+        2 * start..2 * self.ends[index] as usize
     }
 
     /// One tile's values, row by row as coded.
@@ -305,7 +308,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Where the values of a strip are in the matrix.
-    pub fn strip_place(&self, strip: usize) -> std::ops::Range<usize> {
+    pub fn strip_place(&self, strip: usize) -> Range<usize> {
         let start = strip * self.strip_values();
         start..(start + self.strip_values()).min(self.plan().rows * self.plan().cols)
     }
@@ -345,11 +348,7 @@ impl<'a> Stream<'a> {
 
     /// Bytes of a strip's tiles; the header is beside them.
     pub fn strip_bytes(&self, strip: usize) -> usize {
-        let bytes = |tile: usize| {
-            let before = if tile == 0 { 0 } else { self.ends[tile - 1] };
-            2 * (self.ends[tile] - before) as usize
-        };
-        self.strip_tiles(strip).map(bytes).sum()
+        self.strip_tiles(strip).map(|tile| self.place(tile).len()).sum()
     }
 }
 
@@ -360,33 +359,20 @@ pub fn decode(bytes: &[u8]) -> Result<(usize, usize, Vec<f32>), Error> {
     Ok((stream.plan().rows, stream.plan().cols, values))
 }
 
-/// Decodes a stream to bf16: rows, columns and values.
-pub fn decode_bf16(bytes: &[u8]) -> Result<(usize, usize, Vec<Bf16>), Error> {
-    let stream = Stream::open(bytes)?;
-    let values = stream.numbers(Width::widest())?;
-    Ok((stream.plan().rows, stream.plan().cols, values))
-}
-
 /// Does `work` on every chunk; the first error in order.
-#[cfg(feature = "threads")]
 fn each_chunk<N: Send>(
     out: &mut [N],
     size: usize,
     work: impl Fn(usize, &mut [N]) -> Result<(), Error> + Sync + Send,
 ) -> Result<(), Error> {
-    use rayon::prelude::*;
-    let results: Vec<_> = out.par_chunks_mut(size).enumerate().map(|(i, chunk)| work(i, chunk)).collect();
+    #[cfg(feature = "threads")]
+    let results: Vec<_> = {
+        use rayon::prelude::*;
+        out.par_chunks_mut(size).enumerate().map(|(i, chunk)| work(i, chunk)).collect()
+    };
+    #[cfg(not(feature = "threads"))]
+    let results = out.chunks_mut(size).enumerate().map(|(i, chunk)| work(i, chunk));
     results.into_iter().collect()
-}
-
-/// Does `work` on every chunk; the first error in order.
-#[cfg(not(feature = "threads"))]
-fn each_chunk<N>(
-    out: &mut [N],
-    size: usize,
-    work: impl Fn(usize, &mut [N]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    out.chunks_mut(size).enumerate().try_for_each(|(i, chunk)| work(i, chunk))
 }
 
 thread_local! {
@@ -409,17 +395,11 @@ pub fn in_turn<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// What `work` makes of every index, in order.
-#[cfg(feature = "threads")]
 pub(crate) fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
-    use rayon::prelude::*;
-    if IN_TURN.get() || rayon::current_num_threads() == 1 {
-        return (0..count).map(work).collect();
+    #[cfg(feature = "threads")]
+    if !IN_TURN.get() && rayon::current_num_threads() > 1 {
+        use rayon::prelude::*;
+        return (0..count).into_par_iter().map(work).collect();
     }
-    (0..count).into_par_iter().map(work).collect()
-}
-
-/// What `work` makes of every index, in order.
-#[cfg(not(feature = "threads"))]
-pub(crate) fn each<T>(count: usize, work: impl Fn(usize) -> T) -> Vec<T> {
     (0..count).map(work).collect()
 }

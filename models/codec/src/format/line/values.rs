@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::matrix::transpose_by;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 /// Values of a matrix, row after row.
@@ -115,56 +116,6 @@ impl<const N: usize, F: Fn([u8; N], f32) -> f32> Kernel for Read<'_, N, F> {
     fn run(self) {
         for (out, &stored) in self.out.iter_mut().zip(self.stored) {
             *out = (self.of)(stored, self.factor);
-        }
-    }
-}
-
-/// Writes the first `rows` × `cols` values of rows that are `stride` apart as columns of rows that are
-/// `out_stride` apart: block by block, so that what is read and written stays in the nearest cache.
-pub(crate) fn transpose<N: Copy>(
-    values: &[N],
-    stride: usize,
-    shape: (usize, usize),
-    out: &mut [N],
-    out_stride: usize,
-) {
-    transpose_by(values, stride, shape, out, out_stride, |value| value);
-}
-
-/// As [`transpose`], of what `of` makes of each value.
-#[inline(always)]
-pub(crate) fn transpose_by<A: Copy, B: Copy>(
-    values: &[A],
-    stride: usize,
-    (rows, cols): (usize, usize),
-    out: &mut [B],
-    out_stride: usize,
-    of: impl Fn(A) -> B,
-) {
-    /// Values of a cache line.
-    const BLOCK: usize = 16;
-    for first_row in (0..rows).step_by(BLOCK) {
-        let block_rows = BLOCK.min(rows - first_row);
-        for first_col in (0..cols).step_by(BLOCK) {
-            if block_rows == BLOCK && first_col + BLOCK <= cols {
-                // Rows that are a power of two apart share few places of a cache, so that each is read at once.
-                let mut block = [[of(values[0]); BLOCK]; BLOCK];
-                for (at, row) in block.iter_mut().enumerate() {
-                    let values = &values[(first_row + at) * stride + first_col..][..BLOCK];
-                    row.iter_mut().zip(values).for_each(|(place, &value)| *place = of(value));
-                }
-                for col in 0..BLOCK {
-                    let out = &mut out[(first_col + col) * out_stride + first_row..][..BLOCK];
-                    out.iter_mut().zip(&block).for_each(|(out, row)| *out = row[col]);
-                }
-                continue;
-            }
-            for col in first_col..cols.min(first_col + BLOCK) {
-                let out = &mut out[col * out_stride + first_row..][..block_rows];
-                for (at, out) in out.iter_mut().enumerate() {
-                    *out = of(values[(first_row + at) * stride + col]);
-                }
-            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Headers: fixed fields and variable-length integers, read with care.
 
 use crate::Error;
+use crate::format::trinity::plan::Tile;
 
 /// Appends an unsigned integer, seven bits per byte, least significant first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -35,6 +36,11 @@ impl<'a> Reader<'a> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(Error::Truncated { what })?;
         self.rest = rest;
         Ok(head)
+    }
+
+    /// Tiles, and the next bytes of each.
+    pub fn tiles(&mut self, tiles: &[Tile], lengths: &[u64]) -> Result<Vec<(Tile, &'a [u8])>, Error> {
+        tiles.iter().zip(lengths).map(|(tile, &length)| Ok((*tile, self.slice(length, "tile")?))).collect()
     }
 
     /// An integer as [`put_varint`] writes it.

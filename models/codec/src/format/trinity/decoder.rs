@@ -6,12 +6,12 @@ use crate::format::trinity::lossless::{self, Words};
 use crate::format::trinity::paper;
 use crate::format::trinity::plan::{Header, Plan, Tile};
 use crate::format::trinity::stream::{Kind, MAX_VALUES_PER_BYTE, read_magic};
-use crate::format::trinity::tiles::code::{decode_tile, joined};
+use crate::format::trinity::tiles::code::{DecodeTile, joined};
 use crate::matrix::{Matrix, scale_by};
 use crate::stage::basis::Basis;
 use crate::stage::precondition::Preconditioning;
 use crate::stage::signalled::Signalled;
-use trinity_numeric::threads;
+use trinity_numeric::{simd, threads};
 
 /// Decodes what [`crate::encode_with_basis`] wrote, with the same basis; streams that
 /// name none are decoded without it.
@@ -104,19 +104,18 @@ fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix
         tiles[1..].iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
     let known = lengths.iter().fold(0u64, |sum, &length| sum.saturating_add(length));
     lengths.push((reader.left() as u64).checked_sub(known).ok_or(Error::Truncated { what: "tile" })?);
-    let mut work = Vec::with_capacity(tiles.len());
-    for (tile, length) in tiles.iter().zip(lengths) {
-        work.push((*tile, reader.slice(length, "tile")?));
-    }
-    let decode = |(tile, bytes): &(Tile, &[u8])| decode_tile(&plan, &scalars, scales.as_ref(), tile, bytes);
+    let work = reader.tiles(&tiles, &lengths)?;
+    let (plan, scalars, scales) = (&plan, &scalars, scales.as_ref());
+    let decode =
+        |(tile, bytes): &(Tile, &[u8])| simd::widest(DecodeTile { plan, scalars, scales, tile, bytes });
     let decoded = threads::map(&work, decode);
     matrix.values = joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?);
-    if let Some(scales) = &scales {
+    if let Some(scales) = scales {
         // As the encoder does it, to the last bit.
         scale_by(&mut matrix.values, scalars.exponent);
         scales.apply(matrix.cols, &mut matrix.values);
     }
-    undo_change_of_basis(&plan, signalled.as_ref(), basis, &mut matrix)?;
+    undo_change_of_basis(plan, signalled.as_ref(), basis, &mut matrix)?;
     if scales.is_none() {
         scale_by(&mut matrix.values, scalars.exponent);
     }

@@ -13,6 +13,7 @@ use crate::entropy::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::format::trinity::plan::{Tile, Tiling};
 use crate::format::trinity::stream::{Kind, MAX_VALUES_PER_BYTE, put_magic};
+use crate::format::trinity::tiles::code::joined;
 use crate::matrix::Matrix;
 use crate::search::report::{Encoded, Report};
 use trinity_numeric::threads;
@@ -254,21 +255,12 @@ pub fn decode_words(mut reader: Reader<'_>) -> Result<Words, Error> {
     let tiling = Tiling::read(&mut reader, rows, cols)?;
     let tiles = tiling.bounded_tiles(reader.left())?;
     let lengths = tiles.iter().map(|_| reader.varint("tile length")).collect::<Result<Vec<_>, _>>()?;
-    let mut work = Vec::with_capacity(tiles.len());
-    for (tile, length) in tiles.iter().zip(lengths) {
-        work.push((*tile, reader.slice(length, "tile")?));
-    }
+    let work = reader.tiles(&tiles, &lengths)?;
     if reader.left() != 0 {
         return Err(Error::Damaged { what: "bytes after the last tile" });
     }
     let decoded = threads::map(&work, |(tile, bytes)| decode_tile(bytes, tile, mantissas));
-    let mut words = vec![0; count as usize];
-    for (tile, part) in tiles.iter().zip(decoded) {
-        for (y, source) in part?.chunks_exact(tile.cols).enumerate() {
-            words[(tile.row + y) * cols + tile.col..][..tile.cols].copy_from_slice(source);
-        }
-    }
-    Ok(Words { rows, cols, words })
+    Ok(Words { rows, cols, words: joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?) })
 }
 
 /// Encodes values exactly.
@@ -277,13 +269,9 @@ pub fn encode(values: &[f32], rows: usize, cols: usize) -> Result<Encoded, Error
     let bytes = encode_words(&words, rows, cols)?;
     let report = Report {
         values: values.len(),
-        plan: None,
-        quantization: None,
-        basis_columns: None,
-        step: 0.0,
-        nmse: 0.0,
         passes: 1,
         bits: Bits { symbols: 8.0 * bytes.len() as f64, ..Bits::default() },
+        ..Report::default()
     };
     Ok(Encoded { bytes, recon: values.to_vec(), report })
 }

@@ -98,13 +98,7 @@ pub fn encode(
     profile: &Profile,
     target: Rate,
 ) -> Result<Encoded, Error> {
-    if values.len() != rows.saturating_mul(cols) {
-        return Err(Error::Shape { rows, cols, found: values.len() });
-    }
-    if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-        return Err(Error::NotFinite { row: i / cols, col: i % cols, value: values[i] });
-    }
-    let matrix = Matrix { rows, cols, values: values.to_vec() };
+    let matrix = Matrix::finite(values, rows, cols)?;
     let scales: Vec<u16> = values.chunks(cols.max(1)).map(row_scale).collect();
     let mut head = Vec::new();
     put_magic(&mut head, Kind::Paper);
@@ -138,10 +132,8 @@ pub fn encode(
             match found {
                 Some(found) => found,
                 None => {
-                    return Err(Error::RateUnreachable {
-                        target: bits,
-                        least: spent(&attempt(Rate::Qp(51.0))?),
-                    });
+                    let least = spent(&attempt(Rate::Qp(51.0))?);
+                    return Err(Error::RateUnreachable { target: bits, least });
                 }
             }
         }
@@ -158,10 +150,6 @@ pub fn encode(
     };
     let report = Report {
         values: values.len(),
-        plan: None,
-        quantization: None,
-        basis_columns: None,
-        step: 0.0,
         nmse: best.nmse,
         passes: 1,
         bits: Bits {
@@ -170,6 +158,7 @@ pub fn encode(
             symbols: 8.0 * best.stream.len() as f64,
             ..Bits::default()
         },
+        ..Report::default()
     };
     head.extend_from_slice(&best.stream);
     Ok(Encoded { bytes: head, recon: best.recon, report })

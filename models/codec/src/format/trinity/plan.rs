@@ -28,8 +28,11 @@ pub enum Entropy {
 }
 
 /// What is known of values before they are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-#[serde(into = "String")]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(extend("pattern" = "^(none|above-([1-9]|1[0-6])|row-mean|column-mean|row-and-column-mean|intra)$"))]
 pub struct Prediction {
     /// Sixteenths of the coded row above.
     pub above: u8,
@@ -104,26 +107,6 @@ impl TryFrom<String> for Prediction {
                  row-and-column-mean and intra"
             )),
         }
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Prediction {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::names::by_name(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Prediction {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Prediction".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "What is known of values before they are coded.",
-            "pattern": "^(none|above-([1-9]|1[0-6])|row-mean|column-mean|row-and-column-mean|intra)$"
-        })
     }
 }
 

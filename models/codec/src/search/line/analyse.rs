@@ -100,8 +100,8 @@ pub(crate) fn choose_fitted(
     drafts.sort_by(|a, b| a.0.total_cmp(&b.0));
     // What statistics cannot tell apart is quantized.
     let LineThresholds { fits, close, .. } = THRESHOLDS.line;
-    let most = if options.rules.has(Rule::LineFits) { fits } else { usize::MAX };
-    let bound = drafts.first()?.0 + if options.rules.has(Rule::LineClose) { close } else { f64::INFINITY };
+    let most = options.rules.bound(Rule::LineFits, fits, usize::MAX);
+    let bound = drafts.first()?.0 + options.rules.bound(Rule::LineClose, close, f64::INFINITY);
     let near = drafts.into_iter().take(most).take_while(|draft| draft.0 <= bound);
     let near: Vec<Plan> = near.map(|(_, plan)| plan).collect();
     let look = Look::ranking(options, values.len(), &near);
@@ -123,13 +123,12 @@ fn matrix_sizes(sample: &Sample, options: &Options) -> Vec<usize> {
         Some(Family::Signalled32) => vec![SMALL_GROUP],
         Some(Family::Signalled64) => vec![LARGE_GROUP],
         None if options.effort == Effort::Best => {
-            let shared = if options.rules.has(Rule::LineCorrelated) {
-                sample.shared_bits()
-            } else {
-                [f64::INFINITY; 2]
-            };
-            let sizes = [SMALL_GROUP, LARGE_GROUP].into_iter().zip(shared);
-            sizes.filter(|(_, shared)| *shared >= THRESHOLDS.line.correlated).map(|(size, _)| size).collect()
+            let sizes = [SMALL_GROUP, LARGE_GROUP];
+            if !options.rules.has(Rule::LineCorrelated) {
+                return sizes.to_vec();
+            }
+            let shared = sizes.into_iter().zip(sample.shared_bits());
+            shared.filter(|(_, bits)| *bits >= THRESHOLDS.line.correlated).map(|(size, _)| size).collect()
         }
         _ => Vec::new(),
     }
@@ -149,8 +148,7 @@ fn transforms(sample: &Sample, options: &Options, sizes: &[usize]) -> Vec<Transf
         }
         None if options.effort == Effort::Best => {
             let rules = options.rules;
-            let promise =
-                if rules.has(Rule::LinePromise) { THRESHOLDS.line.promise } else { f64::NEG_INFINITY };
+            let promise = rules.bound(Rule::LinePromise, THRESHOLDS.line.promise, f64::NEG_INFINITY);
             let smooth = !rules.has(Rule::LineSmooth) || sample.is_smooth();
             let cosines = smooth && !(rules.has(Rule::LineExceptions) && sample.nears_exceptions());
             let cosines = cosines.then_some(Transform::Dct);
@@ -380,9 +378,7 @@ impl Sample {
             return None;
         }
         let coder = Coder::new(plan.clone()).ok()?;
-        let analyses = Quantizer::new(&coder, options.lambda, 0)?.analyses;
-        let by_column = |a: &Vec<f32>| (0..size * size).map(|at| a[at % size * size + at / size]).collect();
-        let columns: Vec<Vec<f32>> = analyses.iter().map(by_column).collect();
+        let columns = Quantizer::new(&coder, options.lambda, 0)?.by_column;
         if columns.is_empty() {
             return None;
         }

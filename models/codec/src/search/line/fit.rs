@@ -8,6 +8,7 @@ use crate::format::line::plan::{BASE_CLASSES, CLASSES, MAX_PAIRS, Plan, Tile, Tr
 use crate::format::line::stream::{each, gather};
 use crate::format::line::values::Values;
 use crate::search::line::options::{Effort, Options};
+use crate::search::trial::gap;
 use crate::stage::line::quantize::{levels_at_once, quantize, targets};
 use crate::stage::line::quantizer::Quantizer;
 use crate::stage::line::reconstruct::reconstruct_wide;
@@ -70,9 +71,9 @@ pub(crate) struct Fitted {
 }
 
 impl Fitted {
-    /// Bits at equal error: six decibels are a bit.
+    /// What it takes at equal error.
     pub(crate) fn score(&self) -> f64 {
-        self.bits_per_value + 0.5 * self.error.max(f64::MIN_POSITIVE).log2()
+        gap(self.bits_per_value, self.error)
     }
 }
 
@@ -83,14 +84,31 @@ type Counts = Vec<[[u64; MAGNITUDES]; 2]>;
 struct Seen {
     counts: Counts,
     rows: [u64; MAGNITUDES],
-    raw_bits: u64,
-    escapes: u64,
-    /// Bits that the final states carry.
-    carried: u64,
-    exceptions: u64,
+    /// Raw bits, those of exceptions too, less those that the final states carry.
+    beside: i64,
     squared: f64,
     values: usize,
     tiles: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        let counts = vec![[[0; MAGNITUDES]; 2]; BASE_CLASSES];
+        Self { counts, rows: [0; MAGNITUDES], beside: 0, squared: 0.0, values: 0, tiles: 0 }
+    }
+}
+
+impl Seen {
+    fn joined(mut self, other: Self) -> Self {
+        let others = other.counts.as_flattened().as_flattened();
+        let counts = self.counts.as_flattened_mut().as_flattened_mut().iter_mut().zip(others);
+        counts.chain(self.rows.iter_mut().zip(&other.rows)).for_each(|(sum, own)| *sum += own);
+        self.beside += other.beside;
+        self.squared += other.squared;
+        self.values += other.values;
+        self.tiles += other.tiles;
+        self
+    }
 }
 
 /// The plan with tables that suit the values.
@@ -142,33 +160,7 @@ fn look_at(coder: &Coder, quantizer: &Quantizer, values: Values<'_>, sample: usi
         let squared = squared(&original, &back);
         count(coder, &place, &parsed, squared)
     });
-    let empty = Seen {
-        counts: vec![[[0; MAGNITUDES]; 2]; BASE_CLASSES],
-        rows: [0; MAGNITUDES],
-        raw_bits: 0,
-        escapes: 0,
-        carried: 0,
-        exceptions: 0,
-        squared: 0.0,
-        values: 0,
-        tiles: 0,
-    };
-    parts.into_iter().fold(empty, |mut sum, part| {
-        for (sum, part) in
-            sum.counts.iter_mut().flatten().flatten().zip(part.counts.iter().flatten().flatten())
-        {
-            *sum += part;
-        }
-        sum.rows.iter_mut().zip(part.rows).for_each(|(sum, part)| *sum += part);
-        sum.raw_bits += part.raw_bits;
-        sum.escapes += part.escapes;
-        sum.carried += part.carried;
-        sum.exceptions += part.exceptions;
-        sum.squared += part.squared;
-        sum.values += part.values;
-        sum.tiles += part.tiles;
-        sum
-    })
+    parts.into_iter().fold(Seen::default(), Seen::joined)
 }
 
 /// One of `total` tiles for each of `wanted` equal shares of them, near the middle of the first,
@@ -232,10 +224,8 @@ impl PlainCounts {
     fn join(&self, seen: &mut Seen) {
         let [even, odd] = &self.counts;
         let sums = even.iter().zip(odd).map(|(&even, &odd)| u64::from(even) + u64::from(odd));
-        for (count, sum) in seen.counts.iter_mut().flatten().flatten().zip(sums.clone()) {
-            *count += sum;
-        }
-        seen.escapes += sums.skip(ESCAPE).step_by(MAGNITUDES).sum::<u64>();
+        let counts = seen.counts.as_flattened_mut().as_flattened_mut();
+        counts.iter_mut().zip(sums).for_each(|(count, sum)| *count += sum);
     }
 }
 
@@ -273,22 +263,13 @@ impl Kernel for Places<'_> {
 fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
     let lanes = coder.plan.lanes();
     let (per_row, total) = steps(place, lanes);
-    let mut seen = Seen {
-        counts: vec![[[0; MAGNITUDES]; 2]; BASE_CLASSES],
-        rows: [0; MAGNITUDES],
-        raw_bits: 0,
-        escapes: 0,
-        carried: 0,
-        exceptions: parsed.exceptions.len() as u64,
-        squared,
-        values: place.values(),
-        tiles: 1,
-    };
+    let beside = 48 * parsed.exceptions.len() as i64;
+    let mut seen = Seen { beside, squared, values: place.values(), tiles: 1, ..Seen::default() };
     let columns = &coder.plan.classes[place.col..][..place.cols];
     let largest = columns.iter().copied().max().unwrap_or(0);
     let mut states = [0i32; LANES];
     let mut plain = PlainCounts::default();
-    let polynomials = polynomials(&coder.plan);
+    let polynomials = polynomials(coder.plan.log2_states);
     let rows = parsed.levels.chunks_exact(place.cols).zip(&parsed.row_classes).enumerate();
     for (row, (levels, &row_class)) in rows {
         // Steps before the tail in which nothing has raw bits are counted side by side.
@@ -305,9 +286,7 @@ fn count(coder: &Coder, place: &Tile, parsed: &Parsed, squared: f64) -> Seen {
                 let symbol = (i32::from(level) + ((1 << raw_bits) >> 1)) >> raw_bits;
                 let magnitude = (symbol.unsigned_abs() as usize).min(ESCAPE);
                 seen.counts[class - 4 * raw_bits][(*state & 1) as usize][magnitude] += 1;
-                seen.raw_bits += raw_bits as u64;
-                seen.escapes += u64::from(magnitude == ESCAPE);
-                seen.carried += u64::from(in_tail && (1..ESCAPE).contains(&magnitude));
+                seen.beside += raw_bits as i64 - i64::from(in_tail && (1..ESCAPE).contains(&magnitude));
                 (_, *state) = point(*state, i32::from(level), polynomials);
             }
         }
@@ -355,19 +334,9 @@ fn first_tables(plan: &mut Plan) {
 fn cost(pair: &[[u64; MAGNITUDES]; 2], quantizers: usize) -> f64 {
     let of_one = |counts: &[u64; MAGNITUDES]| {
         let table = Table::from_counts(counts);
-        let bits: f64 =
-            counts.iter().enumerate().map(|(m, &count)| count as f64 * magnitude_bits(&table, m)).sum();
-        bits + f64::from(table.header_bits())
+        table.bits_of(counts) + f64::from(table.header_bits())
     };
     pair[..quantizers].iter().map(of_one).sum()
-}
-
-fn magnitude_bits(table: &Table, magnitude: usize) -> f64 {
-    if magnitude == ESCAPE || table.frequency(magnitude) == 0 {
-        table.bits(ESCAPE) + 16.0
-    } else {
-        table.bits(magnitude)
-    }
 }
 
 fn sum(a: &[[u64; MAGNITUDES]; 2], b: &[[u64; MAGNITUDES]; 2]) -> [[u64; MAGNITUDES]; 2] {
@@ -426,18 +395,15 @@ fn reserve_zeros(plan: &mut Plan, seen: &Seen) {
 
 /// What the whole takes if the sample stands for it.
 fn price(plan: &Plan, seen: &Seen) -> Fitted {
-    let mut bits = (seen.raw_bits + 48 * seen.exceptions) as f64 - seen.carried as f64;
-    for class in 0..CLASSES.min(BASE_CLASSES) {
+    let mut bits = seen.beside as f64;
+    for class in 0..BASE_CLASSES {
         let (pair, _) = plan.pair_of(class);
         for quantizer in 0..plan.quantizers() {
             let table = &plan.tables[pair * plan.quantizers() + quantizer];
-            let counts = &seen.counts[class][quantizer];
-            bits += counts.iter().enumerate().map(|(m, &c)| c as f64 * magnitude_bits(table, m)).sum::<f64>();
+            bits += table.bits_of(&seen.counts[class][quantizer]);
         }
     }
-    if let Some(table) = &plan.row_table {
-        bits += seen.rows.iter().enumerate().map(|(m, &c)| c as f64 * magnitude_bits(table, m)).sum::<f64>();
-    }
+    bits += plan.row_table.as_ref().map_or(0.0, |table| table.bits_of(&seen.rows));
     // First word, directory; a state is 24 bits more than it says.
     bits += seen.tiles as f64 * (48.0 + 24.0 * plan.lanes() as f64);
     let values = (plan.rows * plan.cols) as f64;

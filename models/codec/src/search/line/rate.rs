@@ -25,22 +25,7 @@ const NOTHING: [f32; 4096] = [0.0; 4096];
 /// Columns whose bits are taken together.
 const TOGETHER: usize = 8;
 
-/// Codes a matrix with an eight-state trellis so that the target is met.
-pub fn encode_to(
-    values: &[f32],
-    rows: usize,
-    cols: usize,
-    target: Rate,
-    effort: Effort,
-    settings: &Settings,
-) -> Result<Vec<u8>, Error> {
-    let budgeted = settings.tile_budget.is_some();
-    let (lambda, rounding) = (settings.lambda, settings.rounding);
-    let options = Options { effort, lambda, rounding, budgeted, ..Options::default() };
-    encode_under(values, rows, cols, target, &options, settings)
-}
-
-/// As [`encode_to`], with all options.
+/// Codes a matrix so that the target is met.
 pub fn encode_under(
     values: &[f32],
     rows: usize,

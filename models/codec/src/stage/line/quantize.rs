@@ -306,7 +306,7 @@ impl Kernel for Advance<'_> {
         let Self { coder, gain, above, before, levels, deviations } = self;
         let (lanes, limit) = (before.len(), coder.limit);
         let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
-        let polynomials = polynomials(&coder.plan);
+        let polynomials = polynomials(coder.plan.log2_states);
         let mut states = [0i32; 32];
         states.iter_mut().zip(before).for_each(|(state, &before)| *state = i32::from(before));
         let steps = deviations.chunks_mut(lanes).zip(above.chunks(lanes)).zip(levels.chunks(lanes));
@@ -396,13 +396,9 @@ fn search(
                 let target = reduced(residuals[row * cols + column], gain);
                 match coder.plan.log2_states {
                     0 => path.chosen.push(round(target, quantizer.rounding)),
-                    _ => path.step(
-                        coder.plan.log2_states,
-                        *state,
-                        target,
-                        &quantizer.costs.costs[table..],
-                        raw_bits,
-                    ),
+                    _ => {
+                        path.step(coder.plan.log2_states, *state, target, &quantizer.costs[table..], raw_bits)
+                    }
                 }
             }
         }
@@ -443,11 +439,11 @@ impl Path {
         // half. Odd levels win where they cost less.
         let (mut next, mut decisions) = ([0; 8], 0);
         let half = count / 2;
-        let (h0, h1) = if log2_states == 2 { (2, 1) } else { (5, 2) };
+        let (h0, h1) = polynomials(log2_states);
         for t in 0..count {
-            let (quantizer, base) = if t < half { (0, t) } else { (1, t ^ h0) };
+            let (quantizer, base) = if t < half { (0, t) } else { (1, t ^ h0 as usize) };
             let even = self.costs[2 * base + quantizer] + subset_costs[2 * quantizer];
-            let odd = self.costs[2 * (base ^ h1) + quantizer] + subset_costs[2 * quantizer + 1];
+            let odd = self.costs[2 * (base ^ h1 as usize) + quantizer] + subset_costs[2 * quantizer + 1];
             decisions |= u8::from(odd < even) << t;
             next[t] = even.min(odd);
         }
@@ -466,13 +462,13 @@ impl Path {
         }
         let end = (0..self.costs.len()).min_by_key(|&s| self.costs[s]).unwrap_or(0);
         let (mut state, half) = (end, self.costs.len() / 2);
-        let (h0, h1) = if log2_states == 2 { (2, 1) } else { (5, 2) };
+        let (h0, h1) = polynomials(log2_states);
         self.chosen.resize(self.candidates.len(), 0);
         for step in (0..self.candidates.len()).rev() {
             let odd = usize::from(self.decisions[step] >> state & 1);
-            let (quantizer, base) = if state < half { (0, state) } else { (1, state ^ h0) };
+            let (quantizer, base) = if state < half { (0, state) } else { (1, state ^ h0 as usize) };
             self.chosen[step] = self.candidates[step][2 * quantizer + odd];
-            state = 2 * (base ^ if odd == 1 { h1 } else { 0 }) + quantizer;
+            state = 2 * (base ^ if odd == 1 { h1 as usize } else { 0 }) + quantizer;
         }
         debug_assert_eq!(state, usize::from(start));
         end as u8

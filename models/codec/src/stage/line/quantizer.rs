@@ -1,10 +1,12 @@
 //! What an encoder quantizes with beside the plan, and the arithmetic of one value that the scalar search
 //! and its twin for lanes share.
 
-use crate::entropy::line::coder::{Coder, Costs, UNITS};
+use crate::entropy::line::coder::{Coder, UNITS};
 use crate::entropy::line::emit::Pushes;
+use crate::entropy::line::table::{MAGNITUDES, Table};
 use crate::stage::line::matrix::whole_analysis;
 use trinity_numeric::simd::Width;
+use trinity_numeric::square::transposed;
 
 /// Largest |value| in units that is not kept exactly, without and with transform.
 const SAFE: (f32, f32) = ((1 << 19) as f32, (1 << 13) as f32);
@@ -26,7 +28,8 @@ pub enum Analysis {
 /// An encoder's settings that the stream does not hold.
 #[derive(Debug, Clone)]
 pub struct Quantizer {
-    pub costs: Costs,
+    /// Bits of each table's magnitudes with their signs, weighed against squared units.
+    pub costs: Vec<[i32; MAGNITUDES]>,
     /// Without trellis: what is added to a magnitude, in 1/32 of the distance
     /// of points, before it is cut to a level.
     pub rounding: i32,
@@ -51,11 +54,15 @@ impl Quantizer {
     pub fn new(coder: &Coder, lambda: f32, rounding: i32) -> Option<Self> {
         let analyses: Vec<Vec<f32>> = coder.syntheses.iter().map(|s| s.analysis()).collect::<Option<_>>()?;
         let size = coder.plan.transform.size();
-        let by_column = |a: &Vec<f32>| (0..size * size).map(|at| a[at % size * size + at / size]).collect();
+        // `lambda` weighs bits against squared steps.
+        let per_bit = f64::from(lambda) * f64::from(UNITS * UNITS);
+        let cost =
+            |table: &Table, magnitude: usize| (per_bit * table.magnitude_bits(magnitude)).round() as i32;
+        let costs = |table: &Table| std::array::from_fn(|magnitude| cost(table, magnitude));
         Some(Self {
-            costs: Costs::new(&coder.plan, lambda),
+            costs: coder.plan.tables.iter().map(costs).collect(),
             rounding,
-            by_column: analyses.iter().map(by_column).collect(),
+            by_column: analyses.iter().map(|own| transposed(own, size)).collect(),
             whole: Vec::new(),
             analyses,
             inverse: UNITS as f32 / coder.plan.step,

@@ -211,7 +211,7 @@ impl Columns<'_> {
     /// Coefficients of a row of any number of lanes.
     #[inline(always)]
     fn any_steps(self, coder: &Coder, gain: u32, states: &mut [i32; 32]) {
-        let (polynomials, lanes) = (polynomials(&coder.plan), coder.plan.lanes());
+        let (polynomials, lanes) = (polynomials(coder.plan.log2_states), coder.plan.lanes());
         let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
         for column in 0..self.levels.len() {
             let state = &mut states[column % lanes];
@@ -229,7 +229,7 @@ impl Columns<'_> {
 #[inline(always)]
 fn whole_steps<const PREDICTS: bool>(coder: &Coder, gain: u32, states: &mut [i32; 32], columns: Columns<'_>) {
     let Columns { levels, above, offsets, deviations, coefficients } = columns;
-    let (polynomials, limit) = (polynomials(&coder.plan), coder.limit);
+    let (polynomials, limit) = (polynomials(coder.plan.log2_states), coder.limit);
     let (factor, shift) = (4 * (4 + (gain as i32 & 3)), gain >> 2);
     let (levels, last_levels) = levels.as_chunks::<32>();
     let (above, last_above) = above.as_chunks::<32>();

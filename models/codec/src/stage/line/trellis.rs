@@ -57,7 +57,7 @@ impl Scratch {
         let (classes, lookup) = (coder.step_classes(tile, gain), coder.class_lookup(0));
         #[cfg(target_arch = "x86_64")]
         let narrow = Narrow {
-            is_cheap: quantizer.costs.costs.as_flattened().iter().all(|rate| (0..=DEAREST).contains(rate)),
+            is_cheap: quantizer.costs.as_flattened().iter().all(|rate| (0..=DEAREST).contains(rate)),
             classes: classes
                 .iter()
                 .map(|&class| class.clamp(i16::MIN.into(), i16::MAX.into()) as i16)
@@ -111,7 +111,7 @@ fn search_wide(segment: Segment<'_>) {
     let has_raw_bits = Coder::has_raw_bits(&scratch.classes, row_classes);
     let Narrow { is_cheap, classes, decisions } = &mut scratch.narrow;
     if let (true, false, Ok(states)) = (*is_cheap, has_raw_bits, <&mut [u8; LANES]>::try_from(&mut *states)) {
-        let rates = &quantizer.costs.costs;
+        let rates = &quantizer.costs;
         let job =
             narrow::Job { cols: tile.cols, targets, classes, row_classes, lookup: scratch.lookup, rates };
         // SAFETY: the caller has seen that the processor has AVX-512.
@@ -133,7 +133,7 @@ fn search_wide(segment: Segment<'_>) {
         lookup: scratch.lookup,
         has_raw_bits,
         classes: &scratch.classes,
-        rates: &quantizer.costs.costs,
+        rates: &quantizer.costs,
         never: NEVER,
         far: FAR,
     };
@@ -197,14 +197,8 @@ impl<const S: usize, const H0: usize, const H1: usize> Kernel for Trellis<'_, S,
                     tables[lane] = i32::from(coder.tables[class]);
                     raw_bits[lane] = i32::from(coder.raw_bits[class]);
                 }
-                let decisions = step::<S, H0, H1>(
-                    &mut costs,
-                    &targets,
-                    &tables,
-                    &raw_bits,
-                    active,
-                    &quantizer.costs.costs,
-                );
+                let decisions =
+                    step::<S, H0, H1>(&mut costs, &targets, &tables, &raw_bits, active, &quantizer.costs);
                 scratch.steps.push(Step { decisions });
                 scratch.targets.push(targets);
             }

@@ -172,12 +172,6 @@ pub struct TileEncoder {
     coded: Coded,
 }
 
-impl std::fmt::Debug for TileEncoder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TileEncoder").field("coded", &self.coded).finish_non_exhaustive()
-    }
-}
-
 impl TileEncoder {
     /// `lambda` weighs bits against squared steps where they decide.
     pub fn new(
@@ -363,12 +357,6 @@ pub struct TileDecoder<'a> {
     /// Blocks that are predicted from one another, if any are.
     blocks: Option<Box<Blocks>>,
     reader: lanes::Reader<'a>,
-}
-
-impl std::fmt::Debug for TileDecoder<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TileDecoder").field("reader", &self.reader).finish_non_exhaustive()
-    }
 }
 
 impl<'a> TileDecoder<'a> {

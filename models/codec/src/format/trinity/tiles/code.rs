@@ -15,40 +15,18 @@ use crate::stage::row_scales::RowScales;
 use crate::stage::trellis::Decision;
 use trinity_numeric::simd::{self, Kernel};
 
-/// Codes one tile of a matrix; the second result is its reconstruction.
-pub fn encode_tile(
-    plan: &Plan,
-    scalars: &Scalars,
-    decision: (Decision, f32),
-    matrix: &Matrix,
-    tile: &Tile,
-) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: None, scales: None })
-}
-
-/// As [`encode_tile`], each row with what `feedback` asks of it after the rows
-/// before, and divided by what `scales` has of it. The plan must code one row of the matrix at a time.
-pub fn encode_tile_with(
-    plan: &Plan,
-    scalars: &Scalars,
-    decision: (Decision, f32),
-    matrix: &Matrix,
-    tile: &Tile,
-    (feedback, scales): (&Feedback, Option<&RowScales>),
-) -> (Coded, Vec<f32>) {
-    simd::widest(EncodeTile { plan, scalars, decision, matrix, tile, feedback: Some(feedback), scales })
-}
-
-/// The work of [`encode_tile`].
+/// One tile of a matrix to be coded; the second result is its reconstruction.
 #[derive(Clone, Copy)]
-struct EncodeTile<'a> {
-    plan: &'a Plan,
-    scalars: &'a Scalars,
-    decision: (Decision, f32),
-    matrix: &'a Matrix,
-    tile: &'a Tile,
-    feedback: Option<&'a Feedback>,
-    scales: Option<&'a RowScales>,
+pub struct EncodeTile<'a> {
+    pub plan: &'a Plan,
+    pub scalars: &'a Scalars,
+    pub decision: (Decision, f32),
+    pub matrix: &'a Matrix,
+    pub tile: &'a Tile,
+    /// What each row is asked for after the rows before; the plan must then code one row of the matrix at a time.
+    pub feedback: Option<&'a Feedback>,
+    /// What rows were divided by.
+    pub scales: Option<&'a RowScales>,
 }
 
 impl Kernel for EncodeTile<'_> {
@@ -151,7 +129,7 @@ fn keep(buffer: &[f32], recon: &mut Vec<f32>, tile: &Tile, width: usize, offset:
 }
 
 /// The values of all tiles of a matrix, row after row of it.
-pub fn joined(tiles: &[Tile], mut of_tiles: Vec<Vec<f32>>) -> Vec<f32> {
+pub fn joined<T: Copy>(tiles: &[Tile], mut of_tiles: Vec<Vec<T>>) -> Vec<T> {
     if of_tiles.len() == 1 {
         return of_tiles.remove(0);
     }
@@ -168,25 +146,14 @@ pub fn joined(tiles: &[Tile], mut of_tiles: Vec<Vec<f32>>) -> Vec<f32> {
     values
 }
 
-/// Decodes one tile of rows that were divided by `scales`, and leaves them so.
-pub fn decode_tile(
-    plan: &Plan,
-    scalars: &Scalars,
-    scales: Option<&RowScales>,
-    tile: &Tile,
-    bytes: &[u8],
-) -> Result<Vec<f32>, Error> {
-    simd::widest(DecodeTile { plan, scalars, scales, tile, bytes })
-}
-
-/// The work of [`decode_tile`].
+/// One tile to be decoded, of rows that were divided by `scales` and are left so.
 #[derive(Clone, Copy)]
-struct DecodeTile<'a> {
-    plan: &'a Plan,
-    scalars: &'a Scalars,
-    scales: Option<&'a RowScales>,
-    tile: &'a Tile,
-    bytes: &'a [u8],
+pub struct DecodeTile<'a> {
+    pub plan: &'a Plan,
+    pub scalars: &'a Scalars,
+    pub scales: Option<&'a RowScales>,
+    pub tile: &'a Tile,
+    pub bytes: &'a [u8],
 }
 
 impl Kernel for DecodeTile<'_> {
