@@ -73,14 +73,9 @@ impl Context {
     }
 
     /// Writes a result to stdout as it is, without adding a line end.
-    pub fn print(&self, text: impl AsRef<str>) -> Result<(), Failure> {
-        self.print_bytes(text.as_ref().as_bytes())
-    }
-
-    /// Writes raw bytes to stdout.
-    pub fn print_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn print(&self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::stdout)
+        stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()).map_err(Failure::stdout)
     }
 
     /// Writes one JSON document to stdout.
@@ -91,6 +86,16 @@ impl Context {
         self.print(text)
     }
 
+    /// Shows a result: as JSON where that is asked for, else in words and tables.
+    pub fn show(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { self.print_json(value) } else { self.print(text()) }
+    }
+
+    /// Tells a script what became of files; people were told by a remark.
+    pub fn tell(&self, value: &impl Serialize) -> Result<(), Failure> {
+        if self.json { self.print_json(value) } else { Ok(()) }
+    }
+
     /// Refuses, before any work is done, what would put a result and JSON about
     /// it on one stdout.
     pub fn may_write(&self, output: &Path) -> Result<(), Failure> {
@@ -99,14 +104,11 @@ impl Context {
 
     /// Shows what became of a file: on stdout, unless the file itself went there.
     pub fn outcome(&self, output: &Path, value: &impl Serialize, text: String) -> Result<(), Failure> {
-        if self.json {
-            return self.print_json(value);
-        }
-        if output::is_stdout(output) {
+        if !self.json && output::is_stdout(output) {
             self.remark(text.trim_end());
             return Ok(());
         }
-        self.print(text)
+        self.show(value, || text)
     }
 
     /// A remark on stderr (“wrote out/report.html”), silent with `--quiet`.

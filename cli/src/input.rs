@@ -60,6 +60,11 @@ fn open_pipe(path: &Path) -> io::Result<File> {
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = open(path).and_then(|(mut file, _)| file.read_to_end(&mut bytes));
-    read.map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))?;
+    read.map_err(|error| unreadable(path, &error))?;
     Ok(bytes)
+}
+
+/// An input that is not there, or does not come.
+pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::input(format_args!("cannot read `{}`: {error}", path.display()))
 }

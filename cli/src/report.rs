@@ -11,7 +11,7 @@
 //! report.write(&out.join("report.html"))?;
 //! ```
 
-use crate::{failure::Failure, output, plot::Plot};
+use crate::{failure::Failure, output, plot::Plot, table::Table};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::{
@@ -80,6 +80,11 @@ impl Report {
         self.element("p", text.as_ref())
     }
 
+    /// Adds a paragraph for each of these.
+    pub fn paragraphs<S: AsRef<str>>(&mut self, texts: impl IntoIterator<Item = S>) -> &mut Self {
+        texts.into_iter().fold(self, |report, text| report.paragraph(text))
+    }
+
     /// Adds the answer: sentences set apart, the first of them in large.
     pub fn answer<S: AsRef<str>>(&mut self, sentences: impl IntoIterator<Item = S>) -> &mut Self {
         let body: String =
@@ -111,6 +116,11 @@ impl Report {
         );
         self.has_tables = true;
         self
+    }
+
+    /// As [`Report::table`], of a table as the terminal shows it.
+    pub fn add(&mut self, caption: impl AsRef<str>, table: &Table) -> &mut Self {
+        self.table(caption, table.headers(), table.rows())
     }
 
     /// Adds bars that need no script: a row for each, beneath what their

@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Serialize, de::DeserializeOwned};
+use trinity_study::Shard;
 use trinity_tensor::ContentHash;
 
+use crate::context::Context;
 use crate::failure::Failure;
+use crate::json_path::JsonPath;
 use crate::{output, shards};
 
 /// Rows on disk; nothing at all without a folder.
@@ -54,7 +57,7 @@ impl<Row: Serialize + DeserializeOwned> RowCache<Row> {
         if !belongs(&earlier) {
             earlier.clear();
         }
-        let whole = table(&earlier)?;
+        let whole = csv_of(&earlier)?;
         if file.metadata().map_or(0, |found| found.len()) != whole.len() as u64 {
             // A run that was stopped may have left half a line at the end.
             output::renew(&path, &whole)?;
@@ -89,18 +92,21 @@ impl<Row: Serialize + DeserializeOwned> RowCache<Row> {
     /// Writes the rows of this run in order, whole or not at all.
     pub fn finish(&self, rows: &[Row]) -> Result<(), Failure> {
         let Some(path) = &self.path else { return Ok(()) };
-        output::renew(path, &table(rows)?)?;
+        output::renew(path, &csv_of(rows)?)?;
         output::renew(&sums_path(path), &sums(rows)?)
     }
 
-    /// Writes the rows under a name of their own, which says that they are all.
-    pub fn finish_as(&self, name: &str, rows: &[Row]) -> Result<(), Failure> {
+    /// Writes the rows as a part of the work under its name, which says that they are all, and says so.
+    pub fn finish_part(&self, shard: Shard, rows: &[Row], ctx: &Context) -> Result<(), Failure> {
         let Some(path) = &self.path else { return Ok(()) };
-        output::write(&path.with_file_name(name), &shards::sealed(name, table(rows)?))?;
+        let name = format!("{}.csv", shard.stem());
+        let part = path.with_file_name(&name);
+        output::write(&part, &shards::sealed(&name, csv_of(rows)?))?;
         // Of no use any more, and in nobody's way if they stay.
         let _ = std::fs::remove_file(path);
         let _ = std::fs::remove_file(sums_path(path));
-        Ok(())
+        ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", part.display()));
+        ctx.tell(&serde_json::json!({ "part": JsonPath::from(part), "rows": rows.len() }))
     }
 }
 
@@ -116,9 +122,14 @@ fn sums_path(path: &Path) -> PathBuf {
 fn checksum<Row: Serialize>(row: &Row) -> Result<String, Failure> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
     writer.serialize(row).map_err(Failure::run)?;
+    Ok(hashed(&writer.into_inner().map_err(Failure::run)?))
+}
+
+/// A hash of bytes, as files state it.
+pub fn hashed(bytes: &[u8]) -> String {
     let mut hash = ContentHash::default();
-    hash.add(&writer.into_inner().map_err(Failure::run)?);
-    Ok(format!("{:016x}", hash.finish()))
+    hash.add(bytes);
+    format!("{:016x}", hash.finish())
 }
 
 fn sums<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
@@ -126,7 +137,8 @@ fn sums<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
     Ok(lines?.into_bytes())
 }
 
-fn table<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
+/// Rows as a CSV, under the names of their fields.
+pub fn csv_of<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row).map_err(Failure::run)?;
@@ -135,8 +147,7 @@ fn table<Row: Serialize>(rows: &[Row]) -> Result<Vec<u8>, Failure> {
 }
 
 fn read<Row: DeserializeOwned>(path: &Path) -> Result<Vec<Row>, Failure> {
-    let mut reader = csv::Reader::from_path(path)
-        .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", path.display())))?;
+    let mut reader = csv::Reader::from_path(path).map_err(|error| shards::unread(path, error))?;
     Ok(reader.deserialize::<Row>().filter_map(Result::ok).collect())
 }
 

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output;
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use trinity_study::Shard;
 use trinity_tensor::ContentHash;
@@ -40,9 +41,21 @@ pub fn parse(text: &str) -> Result<Shard, String> {
         .ok_or_else(|| format!("task {id} is none of the {count} from {first} on; number them without gaps"))
 }
 
-/// What a part that is whole is called.
-pub fn name(shard: Shard) -> String {
-    format!("{}.csv", shard.stem())
+impl ShardArgs {
+    /// Whether the work is one part of others, or puts them together.
+    pub fn are_asked_for(&self) -> bool {
+        self.shard.is_some() || self.merge
+    }
+
+    /// What a table is called while it grows: a part's name says that it is none yet.
+    pub fn growing(&self, whole: &str) -> String {
+        self.shard.map_or(whole.into(), |shard| format!("{}.partial.csv", shard.stem()))
+    }
+
+    /// The rows of all parts, where they are to be put together.
+    pub fn rows<Row: DeserializeOwned>(&self, folder: Option<&Path>) -> Result<Vec<Row>, Failure> {
+        folder.filter(|_| self.merge).map_or(Ok(Vec::new()), rows)
+    }
 }
 
 /// Paths of all parts with this ending in a folder, in order.
@@ -51,8 +64,7 @@ pub fn name(shard: Shard) -> String {
 ///
 /// Where there is none, one is missing, or they are of several cuts.
 pub fn all(folder: &Path, prefix: &OsStr, ending: &str) -> Result<Vec<PathBuf>, Failure> {
-    let files = std::fs::read_dir(folder)
-        .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", folder.display())))?;
+    let files = std::fs::read_dir(folder).map_err(|error| unread(folder, error))?;
     let mut found: Vec<(u64, u64, PathBuf)> = files
         .flatten()
         .filter_map(|file| {
@@ -95,13 +107,11 @@ pub fn all(folder: &Path, prefix: &OsStr, ending: &str) -> Result<Vec<PathBuf>, 
 /// # Errors
 ///
 /// Where a part is missing or cannot be read.
-pub fn rows<Row: DeserializeOwned>(folder: &Path) -> Result<Vec<Row>, Failure> {
+fn rows<Row: DeserializeOwned>(folder: &Path) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for path in all(folder, OsStr::new(""), ".csv")? {
-        let bad = |error: csv::Error| Failure::input(format_args!("cannot read {}: {error}", path.display()));
         output::protect(&path);
-        let bytes = std::fs::read(&path)
-            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", path.display())))?;
+        let bytes = std::fs::read(&path).map_err(|error| unread(&path, error))?;
         let table = unsealed(&path, &bytes).ok_or_else(|| {
             Failure::input(format_args!(
                 "{} is damaged, or another part's: its checksum differs",
@@ -109,12 +119,16 @@ pub fn rows<Row: DeserializeOwned>(folder: &Path) -> Result<Vec<Row>, Failure> {
             ))
             .help("remove it, and run that part again")
         })?;
-        let mut reader = csv::Reader::from_reader(table);
-        for row in reader.deserialize() {
-            rows.push(row.map_err(bad)?);
+        for row in csv::Reader::from_reader(table).deserialize() {
+            rows.push(row.map_err(|error| unread(&path, error))?);
         }
     }
     Ok(rows)
+}
+
+/// A file of the user's that cannot be read.
+pub fn unread(path: &Path, error: impl Display) -> Failure {
+    Failure::input(format_args!("cannot read {}: {error}", path.display()))
 }
 
 /// Begins the last line of a part.

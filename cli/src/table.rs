@@ -1,6 +1,8 @@
 //! Aligned tables for the terminal: units in the header, numbers to the right.
 
+use crate::failure::Failure;
 use anstyle::{Effects, Style};
+use std::fmt::Display;
 use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
@@ -40,6 +42,12 @@ impl Table {
         self
     }
 
+    /// A table of these rows, to which columns are then added.
+    pub fn of<R: Copy>(rows: impl IntoIterator<Item = R>) -> Columns<R> {
+        let rows = rows.into_iter().map(|row| (row, Vec::new())).collect();
+        Columns { headers: Vec::new(), rows }
+    }
+
     /// The column headers.
     pub fn headers(&self) -> &[String] {
         self.0.headers()
@@ -48,6 +56,16 @@ impl Table {
     /// The rows, each as long as the headers.
     pub fn rows(&self) -> &[Vec<String>] {
         self.0.rows()
+    }
+
+    /// The table as a CSV.
+    pub fn csv(&self) -> Result<Vec<u8>, Failure> {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        let lines = std::iter::once(self.headers()).chain(self.rows().iter().map(Vec::as_slice));
+        for line in lines {
+            csv.write_record(line).map_err(Failure::run)?;
+        }
+        csv.into_inner().map_err(Failure::run)
     }
 
     /// The table as text ending in a line end; headers are bold with `colour`.
@@ -90,6 +108,31 @@ impl Table {
             width,
             numeric: cells().any(is_number) && cells().all(|cell| is_blank(cell) || is_number(cell)),
         }
+    }
+}
+
+/// A table that is described column by column: what stands above, and what a row has below it.
+#[derive(Debug, Clone)]
+pub struct Columns<R> {
+    headers: Vec<String>,
+    rows: Vec<(R, Vec<String>)>,
+}
+
+impl<R: Copy> Columns<R> {
+    /// Adds a column behind the others.
+    pub fn column<C: Display>(mut self, header: impl Into<String>, cell: impl Fn(R) -> C) -> Self {
+        self.headers.push(header.into());
+        self.rows.iter_mut().for_each(|(row, cells)| cells.push(cell(*row).to_string()));
+        self
+    }
+
+    /// The table of all columns.
+    pub fn end(self) -> Table {
+        let mut table = Table::new(self.headers);
+        for (_, cells) in self.rows {
+            table.row(cells);
+        }
+        table
     }
 }
 

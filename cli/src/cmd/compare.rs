@@ -19,17 +19,15 @@ use trinity_tensor::compare::{ClassLine, ComparisonRow, Turn, shared_bases};
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::json_path::JsonPath;
 use crate::output;
 use crate::row_cache::RowCache;
-use crate::shards;
 use crate::table::{Table, sig3};
 use crate::tensor_files::bad_input;
 
 const USUAL_ANCHOR: &str = "uniform+ac";
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    if (args.parts.shard.is_some() || args.parts.merge) && args.out.is_none() {
+    if args.parts.are_asked_for() && args.out.is_none() {
         return Err(Failure::input("parts are left in a folder").help("name it with --out DIR"));
     }
     if args.ablate || args.motion || args.blocks || args.show.is_some() {
@@ -56,12 +54,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let targets = targets(args);
     let input_tensors = Selection::of(args).input_tensors(ctx)?;
     take(args, "compare")?;
-    let name = args.parts.shard.map_or("compare.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
+    let name = args.parts.growing("compare.csv");
     let kept: RowCache<ComparisonRow> = RowCache::open(args.out.as_deref(), &name, |_| true)?;
-    let parts = match &args.out {
-        Some(folder) if args.parts.merge => shards::rows(folder)?,
-        _ => Vec::new(),
-    };
+    let parts = args.parts.rows(args.out.as_deref())?;
     let request = compare::ComparisonRequest {
         input_tensors: &input_tensors,
         codecs: codecs.clone(),
@@ -74,14 +69,8 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let Comparison { all, rows, classes, misses } =
         compare::compare(&request, &|row| kept.add(row), &ctx.watch())?;
     device.remark(ctx);
-    if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
-        kept.finish_as(&shards::name(shard), &all)?;
-        let path = folder.join(shards::name(shard));
-        ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
-        if ctx.json {
-            return ctx.print_json(&serde_json::json!({ "part": JsonPath::from(path), "rows": all.len() }));
-        }
-        return Ok(());
+    if let Some(shard) = args.parts.shard {
+        return kept.finish_part(shard, &all, ctx);
     }
     if let Some(folder) = &args.out {
         kept.finish(&all)?;
@@ -103,12 +92,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     if let Some(wires) = &wires {
         ctx.print(wire::text(args, wires, ctx.colour))?;
     }
-    for winner in compare::winners(&rows, &targets).iter().filter(|winner| winner.lead.is_some()) {
-        ctx.remark(winner.to_string());
-    }
-    for sentence in compare::verdicts(&rows) {
-        ctx.remark(sentence);
-    }
+    let winners = compare::winners(&rows, &targets);
+    winners.iter().filter(|winner| winner.lead.is_some()).for_each(|winner| ctx.remark(winner.to_string()));
+    compare::verdicts(&rows).into_iter().for_each(|sentence| ctx.remark(sentence));
     for miss in &misses {
         ctx.remark(format!("not reached ({}×): {}", miss.tensors, miss));
     }
@@ -151,38 +137,20 @@ fn anchor<'a>(args: &'a Args, codecs: &'a [String]) -> Result<&'a str, Failure> 
 }
 
 fn table(lines: &[ClassLine]) -> Table {
-    let mut table = Table::new([
-        "class",
-        "codec",
-        "precondition",
-        "target",
-        "tensors",
-        "bits/value",
-        "NMSE",
-        "SNR dB",
-        "MAE",
-        "max error",
-        "enc MB/s",
-        "dec MB/s",
-        "gap bits",
-    ]);
     let number = |value: f64| if value.is_nan() { "-".to_owned() } else { sig3(value) };
-    for line in lines {
-        table.row([
-            line.class.to_string(),
-            line.codec.clone(),
-            line.precondition.clone(),
-            line.target.clone(),
-            line.tensors.to_string(),
-            format!("{:.3}", line.bits_per_value),
-            number(line.nmse),
-            format!("{:.2}", line.snr_db),
-            number(line.mae),
-            number(line.max_abs_error),
-            number(line.encode_mb_s),
-            number(line.decode_mb_s),
-            format!("{:.3}", line.gap_bits),
-        ]);
-    }
-    table
+    Table::of(lines)
+        .column("class", |line| line.class)
+        .column("codec", |line| &line.codec)
+        .column("precondition", |line| &line.precondition)
+        .column("target", |line| &line.target)
+        .column("tensors", |line| line.tensors)
+        .column("bits/value", |line| format!("{:.3}", line.bits_per_value))
+        .column("NMSE", |line| number(line.nmse))
+        .column("SNR dB", |line| format!("{:.2}", line.snr_db))
+        .column("MAE", |line| number(line.mae))
+        .column("max error", |line| number(line.max_abs_error))
+        .column("enc MB/s", |line| number(line.encode_mb_s))
+        .column("dec MB/s", |line| number(line.decode_mb_s))
+        .column("gap bits", |line| format!("{:.3}", line.gap_bits))
+        .end()
 }

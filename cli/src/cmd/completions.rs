@@ -18,9 +18,6 @@ pub struct Args {
 pub fn run(args: &Args, mut tree: clap::Command, ctx: &Context) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut tree, "trinity", &mut script);
-    if ctx.json {
-        let script = String::from_utf8_lossy(&script);
-        return ctx.print_json(&json!({ "shell": args.shell.to_string(), "script": script }));
-    }
-    ctx.print_bytes(&script)
+    let script = String::from_utf8_lossy(&script);
+    ctx.show(&json!({ "shell": args.shell.to_string(), "script": script }), || script.to_string())
 }

@@ -105,16 +105,16 @@ fn list(kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {
             rows.push((name, kind));
         }
     }
-    if ctx.json {
-        let rows =
-            rows.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.name, "title": title(name) }));
-        return ctx.print_json(&rows.collect::<Vec<_>>());
-    }
-    let mut table = Table::new(["name", "kind", "what it is"]);
-    for (name, kind) in rows {
-        table.row([name, kind.name, title(name).unwrap_or(kind.describes)]);
-    }
-    ctx.print(table.render(ctx.colour))
+    let said: Vec<_> = rows
+        .iter()
+        .map(|(name, kind)| json!({ "name": name, "kind": kind.name, "title": title(name) }))
+        .collect();
+    let table = Table::of(&rows)
+        .column("name", |(name, _)| *name)
+        .column("kind", |(_, kind)| kind.name)
+        .column("what it is", |(name, kind)| title(name).unwrap_or(kind.describes))
+        .end();
+    ctx.show(&said, || table.render(ctx.colour))
 }
 
 /// A file opens with a comment that says what it describes.
@@ -138,33 +138,29 @@ fn follows(document: &Document, cost: bool) -> Result<Vec<Derived>, Failure> {
 fn show(document: &Document, cost: bool, ctx: &Context) -> Result<(), Failure> {
     let settings = document.settings();
     let follows = follows(document, cost)?;
-    if ctx.json {
-        let mut rows: Vec<_> = settings
-            .iter()
-            .map(|Setting { path, value, place, source }| {
-                json!({ "path": path, "value": value, "file": place.source.name, "line": place.line(), "source": source })
-            })
-            .collect();
-        rows.extend(follows.iter().map(|Derived { name, value, unit, how }| {
-            json!({ "path": format!("derived.{name}"), "value": format!("{value:.1} {unit}"), "source": how })
-        }));
-        return ctx.print_json(&rows);
-    }
-    let mut table = Table::new(["key", "value", "written at", "source"]);
-    for Setting { path, value, place, source } in settings {
-        let written_at = format!("{}:{}", place.source.name, place.line());
-        table.row([path, value, written_at, source.unwrap_or_default()]);
-    }
-    let mut text = table.render(ctx.colour);
-    if !follows.is_empty() {
-        let mut table = Table::new(["follows from the parts", "value", "unit", "how"]);
-        for Derived { name, value, unit, how } in follows {
-            table.row([name, format!("{value:.1}"), unit.into(), how]);
-        }
-        text.push('\n');
-        text.push_str(&table.render(ctx.colour));
-    }
-    ctx.print(text)
+    let mut rows: Vec<_> = settings
+        .iter()
+        .map(|Setting { path, value, place, source }| {
+            json!({ "path": path, "value": value, "file": place.source.name, "line": place.line(), "source": source })
+        })
+        .collect();
+    rows.extend(follows.iter().map(|Derived { name, value, unit, how }| {
+        json!({ "path": format!("derived.{name}"), "value": format!("{value:.1} {unit}"), "source": how })
+    }));
+    let stated = Table::of(&settings)
+        .column("key", |own| &own.path)
+        .column("value", |own| &own.value)
+        .column("written at", |own| format!("{}:{}", own.place.source.name, own.place.line()))
+        .column("source", |own| own.source.as_deref().unwrap_or_default())
+        .end();
+    let derived = Table::of(&follows)
+        .column("follows from the parts", |own| &own.name)
+        .column("value", |own| format!("{:.1}", own.value))
+        .column("unit", |own| own.unit)
+        .column("how", |own| &own.how)
+        .end();
+    let behind = if follows.is_empty() { String::new() } else { format!("\n{}", derived.render(ctx.colour)) };
+    ctx.show(&rows, || stated.render(ctx.colour) + &behind)
 }
 
 fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -> Result<(), Failure> {
@@ -181,17 +177,14 @@ fn check(names: &[String], sets: &[String], kind: Option<&str>, ctx: &Context) -
     if let Some(mistakes) = Failure::of_all(mistakes) {
         return Err(mistakes);
     }
-    if ctx.json {
-        let rows: Vec<_> =
-            checked.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.name })).collect();
-        return ctx.print_json(&rows);
-    }
+    let said: Vec<_> =
+        checked.iter().map(|(name, kind)| json!({ "name": name, "kind": kind.name })).collect();
     let mut table = Table::new(["configuration", "reads as", "values"]);
     for (name, kind) in checked {
         let values = load(name, sets)?.settings().len();
-        table.row([name.clone(), kind.describes.to_string(), values.to_string()]);
+        table.row([name.as_str(), kind.describes, &values.to_string()]);
     }
-    ctx.print(table.render(ctx.colour))
+    ctx.show(&said, || table.render(ctx.colour))
 }
 
 /// Reads one configuration as the models do; gives what it describes.
@@ -215,7 +208,7 @@ fn write_schemas(folder: &Path, ctx: &Context) -> Result<(), Failure> {
         ctx.remark(format!("wrote {}", path.display()));
         written.push(path);
     }
-    if ctx.json { ctx.print_json(&json!({ "written": written })) } else { Ok(()) }
+    ctx.tell(&json!({ "written": written }))
 }
 
 fn load(name: &str, sets: &[String]) -> Result<Document, Diagnostic> {

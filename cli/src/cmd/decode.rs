@@ -171,12 +171,10 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     write(&file, &wanted, args, &form, ctx)?;
     device.remark(ctx);
     ctx.remark(format!("wrote {} tensors to {}", wanted.len(), form.output.display()));
-    if ctx.json {
-        let tensors: Vec<&str> = wanted.iter().map(|entry| entry.name()).collect();
-        let damaged: Vec<&String> = broken.iter().map(|(name, _)| name).collect();
-        let used = device.used();
-        ctx.print_json(&json!({ "output": JsonPath::from(form.output), "tensors": tensors, "damaged": damaged, "device": used }))?;
-    }
+    let tensors: Vec<&str> = wanted.iter().map(|entry| entry.name()).collect();
+    let damaged: Vec<&String> = broken.iter().map(|(name, _)| name).collect();
+    let (output, used) = (JsonPath::from(form.output), device.used());
+    ctx.tell(&json!({ "output": output, "tensors": tensors, "damaged": damaged, "device": used }))?;
     broken.first().map_or(Ok(()), |first| Err(lost(first)))
 }
 

@@ -118,19 +118,15 @@ fn run_make(args: &MakeArgs, ctx: &Context) -> Result<(), Failure> {
         _ => not_written(&args.tuned.display().to_string(), &args.output, &error),
     })?;
     spool.finish()?;
-    let headers = ["tensor", "codec", "values", "bytes", "bits/value", "NMSE of change", "exact because"];
-    let mut table = Table::new(headers);
-    for tensor in &summaries {
-        table.row([
-            tensor.tensor.escape_debug().to_string(),
-            tensor.codec.clone(),
-            tensor.values.to_string(),
-            tensor.bytes.to_string(),
-            sig3(tensor.bits_per_value),
-            sig3(tensor.metrics.nmse),
-            tensor.exact.clone().unwrap_or_default(),
-        ]);
-    }
+    let table = Table::of(&summaries)
+        .column("tensor", |tensor| tensor.tensor.escape_debug())
+        .column("codec", |tensor| &tensor.codec)
+        .column("values", |tensor| tensor.values)
+        .column("bytes", |tensor| tensor.bytes)
+        .column("bits/value", |tensor| sig3(tensor.bits_per_value))
+        .column("NMSE of change", |tensor| sig3(tensor.metrics.nmse))
+        .column("exact because", |tensor| tensor.exact.as_deref().unwrap_or_default())
+        .end();
     ctx.outcome(&args.output, &summaries, table.render(ctx.colour))?;
     let missed = |summary: &&Summary| args.nmse.is_some_and(|nmse| summary.metrics.nmse > nmse);
     if let Some(worst) =
@@ -161,12 +157,7 @@ fn run_apply(args: &ApplyArgs, ctx: &Context) -> Result<(), Failure> {
         ctx.remark("this delta does not say which base it was made against; the base was not checked");
     }
     ctx.remark(format!("wrote {} tensors to {}", applied.tensors, args.output.display()));
-    if ctx.json {
-        return ctx.print_json(
-            &json!({ "output": JsonPath::from(args.output.as_path()), "tensors": applied.tensors }),
-        );
-    }
-    Ok(())
+    ctx.tell(&json!({ "output": JsonPath::from(args.output.as_path()), "tensors": applied.tensors }))
 }
 
 /// A delta out of a file, or what comes through a pipe: it is small beside its base.

@@ -355,11 +355,10 @@ fn picture(args: &Args, target: Rate, ctx: &Context) -> Result<(), Failure> {
             Failure::input("--target-size is for tensors, and this is a picture").help("ask for --bits")
         );
     }
-    let in_parts = args.parts.shard.is_some() || args.parts.merge;
     args.device.open(["a codec of pictures"], ctx)?;
     let of_models = args.calibrate.is_some() || args.eval.is_some() || args.rules.is_given();
     let of_tensors = args.class.is_some() || args.basis.is_some() || args.allocate.is_some();
-    if of_models || of_tensors || in_parts || args.files {
+    if of_models || of_tensors || args.parts.are_asked_for() || args.files {
         return Err(Failure::input(
             "--class, --allocate, --basis, --calibrate, --eval, --exclude, --bits-for, --codec-for, --rules, \
              --files, --shard and --merge are for tensors, and this is a picture",

@@ -33,7 +33,6 @@ pub struct Args {
     overrides: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let request = EstimateRequest {
         cluster: Part::Named(in_folder("clusters", &args.cluster)),
@@ -41,10 +40,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         overrides: args.overrides.clone(),
     };
     let outcome = estimate(&request)?;
-    if ctx.json {
-        return ctx.print_json(&outcome);
-    }
-    ctx.print(text(&outcome, ctx.colour))
+    ctx.show(&outcome, || text(&outcome, ctx.colour))
 }
 
 /// A built-in name without its folder, as the folder's; anything else as it is.

@@ -4,13 +4,7 @@ mod page;
 mod sweep;
 mod table;
 
-use crate::{
-    context::Context,
-    device::DeviceArgs,
-    failure::Failure,
-    row_cache::RowCache,
-    shards::{self, ShardArgs},
-};
+use crate::{context::Context, device::DeviceArgs, failure::Failure, row_cache::RowCache, shards::ShardArgs};
 use std::path::PathBuf;
 pub use table::table;
 use trinity_lm::coding::{CodedPaths, Coding};
@@ -148,8 +142,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     };
     curve.check().map_err(|error| Failure::input(format_args!("--codecs: {error}")))?;
     let is_curve = !curve.rates.is_empty();
-    let in_parts = args.parts.shard.is_some() || args.parts.merge;
-    if in_parts && (args.out.is_none() || !is_curve) {
+    if args.parts.are_asked_for() && (args.out.is_none() || !is_curve) {
         return Err(Failure::input("parts are of a --sweep, and left in a folder")
             .help("trinity eval --sweep 2,3,4 --out DIR --shard 0/4"));
     }
@@ -174,12 +167,9 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             args.model.as_ref().map_or("of the tiny model".into(), |path| crate::json_path::spelled(path));
         crate::output::lock(folder, &format!("eval {model}"))?;
     }
-    let name = args.parts.shard.map_or("eval.csv".into(), |shard| format!("{}.partial.csv", shard.stem()));
+    let name = args.parts.growing("eval.csv");
     let kept: RowCache<EvaluationRow> = RowCache::open(args.out.as_deref(), &name, belongs)?;
-    let parts: Vec<EvaluationRow> = match &args.out {
-        Some(folder) if args.parts.merge => shards::rows(folder)?,
-        _ => Vec::new(),
-    };
+    let parts: Vec<EvaluationRow> = args.parts.rows(args.out.as_deref())?;
     if let Some(other) = parts.iter().find(|row| row.weights.is_none() && !row.is_at(&first)) {
         let (theirs, ours) = (other.bits_per_byte, first.bits_per_byte);
         return Err(Failure::input(format_args!(
@@ -201,30 +191,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         rows
     };
     device.remark(ctx);
-    if let Some((shard, folder)) = args.parts.shard.zip(args.out.as_ref()) {
-        kept.finish_as(&shards::name(shard), &rows)?;
-        let path = folder.join(shards::name(shard));
-        ctx.remark(format!("wrote {}; when all parts are there, run the same with --merge", path.display()));
-        if ctx.json {
-            return ctx.print_json(
-                &serde_json::json!({ "part": crate::json_path::JsonPath::from(path), "rows": rows.len() }),
-            );
-        }
-        return Ok(());
+    if let Some(shard) = args.parts.shard {
+        return kept.finish_part(shard, &rows, ctx);
     }
     kept.finish(&rows)?;
     if let Some(out) = &args.out {
         page::write(&rows, &evaluation.name, out, ctx)?;
     }
-    if ctx.json {
-        // One configuration is one object; several are a list.
-        return if !is_curve && plan.len() <= 1 {
-            ctx.print_json(&rows[rows.len() - 1])
-        } else {
-            ctx.print_json(&rows)
-        };
-    }
-    ctx.print(table(&rows).render(ctx.colour))
+    let text = || table(&rows).render(ctx.colour);
+    // One configuration is one object; several are a list.
+    if is_curve || plan.len() > 1 { ctx.show(&rows, text) } else { ctx.show(&rows[rows.len() - 1], text) }
 }
 
 /// The runs that the options ask for. One coding a place is one run with all

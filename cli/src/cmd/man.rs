@@ -22,14 +22,12 @@ pub fn run(args: &Args, mut root: clap::Command, ctx: &Context) -> Result<(), Fa
     root.build();
     let Some(folder) = &args.out else {
         let page = page(&root)?;
-        if ctx.json {
-            return ctx.print_json(&json!({ "page": String::from_utf8_lossy(&page) }));
-        }
-        return ctx.print_bytes(&page);
+        let page = String::from_utf8_lossy(&page);
+        return ctx.show(&json!({ "page": page }), || page.to_string());
     };
     let mut written = Vec::new();
     write_pages(&root, "trinity", folder, &mut written)?;
-    if ctx.json { ctx.print_json(&json!({ "written": written })) } else { Ok(()) }
+    ctx.tell(&json!({ "written": written }))
 }
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
@@ -45,9 +43,8 @@ fn write_pages(
     folder: &Path,
     written: &mut Vec<JsonPath>,
 ) -> Result<(), Failure> {
-    let page_name = name.to_string();
     let path = folder.join(format!("{name}.1"));
-    output::write(&path, &page(&command.clone().name(page_name))?)?;
+    output::write(&path, &page(&command.clone().name(name.to_string()))?)?;
     written.push(path.into());
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
         write_pages(sub, &format!("{name}-{}", sub.get_name()), folder, written)?;

@@ -11,6 +11,7 @@ use crate::{
     report::Report,
     table::{Table, sig3},
 };
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use trinity_bits::Frame;
 use trinity_hwcodec::{
@@ -161,17 +162,12 @@ fn list(ctx: &Context) -> Result<(), Failure> {
         Ok(inventory) => inventory,
         // Nothing to list is an answer, not a failure.
         Err(error @ Error::NoDriver { .. }) => {
-            if ctx.json {
-                return ctx.print_json(&serde_json::json!({ "gpus": [], "reason": error.to_string() }));
-            }
-            return ctx.print(format!("{error}\n"));
+            let nothing = serde_json::json!({ "gpus": [], "reason": error.to_string() });
+            return ctx.show(&nothing, || format!("{error}\n"));
         }
         Err(error) => return Err(Failure::run(error)),
     };
-    if ctx.json {
-        return ctx.print_json(&inventory);
-    }
-    ctx.print(list_text(&inventory, ctx.colour))
+    ctx.show(&inventory, || list_text(&inventory, ctx.colour))
 }
 
 fn list_text(inventory: &Inventory, colour: bool) -> String {
@@ -200,49 +196,34 @@ fn list_text(inventory: &Inventory, colour: bool) -> String {
         match &gpu.decode {
             Err(why) => text += &format!("decode: {why}\n"),
             Ok(rows) => {
-                let mut table = Table::new(["decode", "chroma", "bit", "engines", "smallest", "largest"]);
-                for row in rows {
-                    let caps = row.capabilities;
-                    let (engines, least, most) = if caps.supported {
-                        (
-                            caps.engines.to_string(),
-                            format!("{}×{}", caps.min_width, caps.min_height),
-                            format!("{}×{}", caps.max_width, caps.max_height),
-                        )
-                    } else {
-                        ("no".into(), String::new(), String::new())
-                    };
-                    let chroma = ["4:0:0", "4:2:0", "4:2:2", "4:4:4"][row.chroma_idc.min(3) as usize];
-                    table.row([
-                        row.standard.name().into(),
-                        chroma.into(),
-                        row.depth.to_string(),
-                        engines,
-                        least,
-                        most,
-                    ]);
-                }
+                let able = |yes: bool, what: String| if yes { what } else { String::new() };
+                let table = Table::of(rows.iter().map(|row| (row, &row.capabilities)))
+                    .column("decode", |(row, _)| row.standard.name())
+                    .column("chroma", |(row, _)| chroma(row.chroma_idc))
+                    .column("bit", |(row, _)| row.depth)
+                    .column("engines", |(_, can)| match can.supported {
+                        true => can.engines.to_string(),
+                        false => "no".into(),
+                    })
+                    .column("smallest", |(_, can)| able(can.supported, size(can.min_width, can.min_height)))
+                    .column("largest", |(_, can)| able(can.supported, size(can.max_width, can.max_height)))
+                    .end();
                 text += &table.render(colour);
             }
         }
         match &gpu.encode {
             Err(why) => text += &format!("encode: {why}\n"),
             Ok(rows) => {
-                let mut table =
-                    Table::new(["encode", "engines", "largest", "4:0:0", "4:4:4", "10 bit", "lossless"]);
-                let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
-                for row in rows {
-                    let caps = row.capabilities;
-                    table.row([
-                        row.standard.name().into(),
-                        caps.engines.to_string(),
-                        format!("{}×{}", caps.max_width, caps.max_height),
-                        yes(caps.monochrome),
-                        yes(caps.yuv444),
-                        yes(caps.ten_bit),
-                        yes(caps.lossless),
-                    ]);
-                }
+                let yes = |b: bool| if b { "yes" } else { "no" };
+                let table = Table::of(rows)
+                    .column("encode", |row| row.standard.name())
+                    .column("engines", |row| row.capabilities.engines)
+                    .column("largest", |row| size(row.capabilities.max_width, row.capabilities.max_height))
+                    .column("4:0:0", |row| yes(row.capabilities.monochrome))
+                    .column("4:4:4", |row| yes(row.capabilities.yuv444))
+                    .column("10 bit", |row| yes(row.capabilities.ten_bit))
+                    .column("lossless", |row| yes(row.capabilities.lossless))
+                    .end();
                 text += &table.render(colour);
             }
         }
@@ -251,15 +232,18 @@ fn list_text(inventory: &Inventory, colour: bool) -> String {
 }
 
 fn show_verify(summary: &VerifySummary, ctx: &Context) -> Result<(), Failure> {
-    if ctx.json {
-        ctx.print_json(summary)?;
-    } else {
-        ctx.print(format!(
+    ctx.show(summary, || {
+        format!(
             "{} streams: {} equal to the last sample, {} of a kind NVDEC refuses\n",
             summary.streams, summary.equal, summary.refused
-        ))?;
-    }
-    match &summary.first_difference {
+        )
+    })?;
+    agreed(Some(summary))
+}
+
+/// A failed run where a stream came back as something else.
+fn agreed(verified: Option<&VerifySummary>) -> Result<(), Failure> {
+    match verified.and_then(|summary| summary.first_difference.as_ref()) {
         None => Ok(()),
         Some(difference) => {
             Err(Failure::run(format_args!("NVDEC disagrees with our reconstruction: {difference}")))
@@ -273,60 +257,56 @@ fn conclude(recording: &Recording, out: &Path, ctx: &Context) -> Result<(), Fail
     let calibration = Calibration::from_recording(recording).map_err(Failure::run)?;
     output::write(&out.join("calibration.toml"), calibration.to_toml().map_err(Failure::run)?.as_bytes())?;
     report(recording, &calibration).write(&out.join("report.html"))?;
-    if ctx.json {
-        ctx.print_json(&calibration)?;
-    } else {
-        let mut text = format!(
-            "{}, driver {}, {}\n\n",
-            recording.device.gpu, recording.device.driver, recording.device.date
-        );
-        for table in [
-            engine_table("decode", &recording.decode),
-            engine_table("encode", &recording.encode),
-            fit_table(&calibration),
-            overlap_table(recording),
-            other_table(recording),
-            compute::table(&calibration),
-            line::table(recording),
-            line::needed(&calibration),
-        ] {
-            if table.rows().is_empty() {
-                continue;
-            }
-            text += &table.render(ctx.colour);
-            text.push('\n');
+    ctx.show(&calibration, || {
+        let device = &recording.device;
+        let mut text = format!("{}, driver {}, {}\n\n", device.gpu, device.driver, device.date);
+        for (_, table) in tables(recording, &calibration) {
+            text += &(table.render(ctx.colour) + "\n");
         }
         for left_out in &recording.left_out {
             text += &format!("left out: {} — {}\n", left_out.what, left_out.why);
         }
-        ctx.print(text)?;
-    }
+        text
+    })?;
     ctx.remark(format!("wrote {}", out.join("{calibration.toml,recording.json,report.html}").display()));
-    match recording.verify.as_ref().and_then(|v| v.first_difference.as_ref()) {
-        None => Ok(()),
-        Some(difference) => {
-            Err(Failure::run(format_args!("NVDEC disagrees with our reconstruction: {difference}")))
-        }
-    }
+    agreed(recording.verify.as_ref())
+}
+
+/// What was measured, under captions; what was not is left out.
+fn tables(recording: &Recording, calibration: &Calibration) -> impl Iterator<Item = (&'static str, Table)> {
+    let all = [
+        ("Decode throughput", engine_table("decode", &recording.decode)),
+        ("Encode throughput", engine_table("encode", &recording.encode)),
+        ("Fitted model of one engine", fit_table(calibration)),
+        ("Overlap", overlap_table(recording)),
+        ("Everything else", other_table(recording)),
+        ("Compute", compute::table(calibration)),
+        ("The line-rate codec on multiprocessors, values counted as bf16", line::table(recording)),
+        ("Multiprocessors that a rate takes", line::needed(calibration)),
+    ];
+    all.into_iter().filter(|(_, table)| !table.rows().is_empty())
 }
 
 fn engine_table(what: &str, points: &[EnginePoint]) -> Table {
-    let mut table =
-        Table::new([what, "chroma", "bit", "picture", "bits/value", "sessions", "Mvalues/s", "± %"]);
-    for point in points {
-        let rate = point.values_per_s();
-        table.row([
-            point.standard.name().into(),
-            ["4:0:0", "4:2:0", "4:2:2", "4:4:4"][point.chroma_idc.min(3) as usize].into(),
-            point.depth.to_string(),
-            format!("{}×{}", point.width, point.height),
-            sig3(point.bits_per_value),
-            point.sessions.to_string(),
-            sig3(rate.median / 1e6),
-            sig3(100.0 * rate.relative()),
-        ]);
-    }
-    table
+    Table::of(points)
+        .column(what, |point| point.standard.name())
+        .column("chroma", |point| chroma(point.chroma_idc))
+        .column("bit", |point| point.depth)
+        .column("picture", |point| size(point.width, point.height))
+        .column("bits/value", |point| sig3(point.bits_per_value))
+        .column("sessions", |point| point.sessions)
+        .column("Mvalues/s", |point| sig3(point.values_per_s().median / 1e6))
+        .column("± %", |point| sig3(100.0 * point.values_per_s().relative()))
+        .end()
+}
+
+/// What people call a chroma_format_idc.
+fn chroma(idc: u32) -> &'static str {
+    ["4:0:0", "4:2:0", "4:2:2", "4:4:4"][idc.min(3) as usize]
+}
+
+fn size(width: impl Display, height: impl Display) -> String {
+    format!("{width}×{height}")
 }
 
 /// An error at points left out of the fit, where there were enough others.
@@ -335,71 +315,40 @@ fn held_out(model: &EngineModel, error: f64) -> String {
 }
 
 fn fit_table(calibration: &Calibration) -> Table {
-    let mut table = Table::new([
-        "fit",
-        "fixed µs",
-        "ps/value",
-        "ps/bit",
-        "overlap",
-        "engines",
-        "contention",
-        "mean error %",
-        "held out %",
-        "worst %",
-        "bound at 1024², 2.9 b",
-    ]);
     let pair = |c: trinity_hwcodec::fit::Coefficient, unit: f64| {
         format!("{} ± {}", sig3(c.value * unit), sig3(c.error * unit))
     };
     let engines = calibration.nvdec.iter().map(|m| (m, "decode"));
-    for (model, what) in engines.chain(calibration.nvenc.iter().map(|m| (m, "encode"))) {
-        let values = 1024.0 * 1024.0;
-        table.row([
-            format!("{} {what}", model.standard.name()),
-            pair(model.fixed_s, 1e6),
-            pair(model.seconds_per_value, 1e12),
-            pair(model.seconds_per_bit, 1e12),
-            sig3(model.overlap),
-            model.engines.to_string(),
-            pair(model.contention, 1.0),
-            sig3(100.0 * model.mean_error),
-            held_out(model, model.held_out_mean_error),
-            held_out(model, model.held_out_worst_error),
-            model.bound_by(values, 2.9 * values).into(),
-        ]);
-    }
-    table
+    let values = 1024.0 * 1024.0;
+    Table::of(engines.chain(calibration.nvenc.iter().map(|m| (m, "encode"))))
+        .column("fit", |(model, what)| format!("{} {what}", model.standard.name()))
+        .column("fixed µs", |(model, _)| pair(model.fixed_s, 1e6))
+        .column("ps/value", |(model, _)| pair(model.seconds_per_value, 1e12))
+        .column("ps/bit", |(model, _)| pair(model.seconds_per_bit, 1e12))
+        .column("overlap", |(model, _)| sig3(model.overlap))
+        .column("engines", |(model, _)| model.engines)
+        .column("contention", |(model, _)| pair(model.contention, 1.0))
+        .column("mean error %", |(model, _)| sig3(100.0 * model.mean_error))
+        .column("held out %", |(model, _)| held_out(model, model.held_out_mean_error))
+        .column("worst %", |(model, _)| held_out(model, model.held_out_worst_error))
+        .column("bound at 1024², 2.9 b", |(model, _)| model.bound_by(values, 2.9 * values))
+        .end()
 }
 
 fn overlap_table(recording: &Recording) -> Table {
-    let mut table = Table::new([
-        "overlap",
-        "first ms",
-        "second ms",
-        "serial ms",
-        "parallel ms",
-        "ideal ms",
-        "of ideal %",
-        "saved %",
-        "first slowed ×",
-        "second slowed ×",
-    ]);
-    for point in &recording.overlap {
-        let ms = |s: f64| sig3(1e3 * s);
-        table.row([
-            point.what.clone(),
-            ms(point.first_s.median),
-            ms(point.second_s.median),
-            ms(point.serial_s()),
-            ms(point.parallel_s.median),
-            ms(point.ideal_s()),
-            sig3(100.0 * point.fraction_of_ideal()),
-            sig3(100.0 * point.saved()),
-            sig3(point.first_slowdown),
-            sig3(point.second_slowdown),
-        ]);
-    }
-    table
+    let ms = |s: f64| sig3(1e3 * s);
+    Table::of(&recording.overlap)
+        .column("overlap", |point| &point.what)
+        .column("first ms", |point| ms(point.first_s.median))
+        .column("second ms", |point| ms(point.second_s.median))
+        .column("serial ms", |point| ms(point.serial_s()))
+        .column("parallel ms", |point| ms(point.parallel_s.median))
+        .column("ideal ms", |point| ms(point.ideal_s()))
+        .column("of ideal %", |point| sig3(100.0 * point.fraction_of_ideal()))
+        .column("saved %", |point| sig3(100.0 * point.saved()))
+        .column("first slowed ×", |point| sig3(point.first_slowdown))
+        .column("second slowed ×", |point| sig3(point.second_slowdown))
+        .end()
 }
 
 /// Copies, products, energy, deltas and wires: one line each.
@@ -462,19 +411,8 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
     ));
     engine_plots(&mut report, recording, calibration);
     wire_plot(&mut report, recording);
-    for (caption, table) in [
-        ("Decode throughput", engine_table("decode", &recording.decode)),
-        ("Encode throughput", engine_table("encode", &recording.encode)),
-        ("Fitted model of one engine", fit_table(calibration)),
-        ("Overlap", overlap_table(recording)),
-        ("Everything else", other_table(recording)),
-        ("Compute", compute::table(calibration)),
-        ("The line-rate codec on multiprocessors, values counted as bf16", line::table(recording)),
-        ("Multiprocessors that a rate takes", line::needed(calibration)),
-    ] {
-        if !table.rows().is_empty() {
-            report.table(caption, table.headers(), table.rows());
-        }
+    for (caption, table) in tables(recording, calibration) {
+        report.add(caption, &table);
     }
     for left_out in &recording.left_out {
         report.paragraph(format!("Left out: {} — {}", left_out.what, left_out.why));

@@ -64,7 +64,7 @@ fn ending(path: &Path) -> String {
 pub fn is_stream(path: &Path) -> Result<bool, Failure> {
     let mut head = Vec::new();
     let opened = input::open(path).and_then(|(file, _)| file.take(4).read_to_end(&mut head));
-    opened.map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", path.display())))?;
+    opened.map_err(|error| input::unreadable(path, &error))?;
     Ok(trinity_codec::starts_pictures(&head))
 }
 
@@ -210,12 +210,7 @@ pub fn decode(source: &Path, output: Option<&Path>, ctx: &Context) -> Result<(),
         .map_err(|what| Failure::input(format_args!("`{}`: {what}", output.display())))?;
     output::write(&output, &written)?;
     ctx.remark(format!("wrote {} frames to {}", pictures.frames.len(), output.display()));
-    if ctx.json {
-        ctx.print_json(
-            &serde_json::json!({ "output": JsonPath::from(output), "frames": pictures.frames.len() }),
-        )?;
-    }
-    Ok(())
+    ctx.tell(&serde_json::json!({ "output": JsonPath::from(output), "frames": pictures.frames.len() }))
 }
 
 fn to_file(pictures: &Pictures, ending: &str) -> Result<Vec<u8>, String> {

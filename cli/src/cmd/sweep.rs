@@ -218,12 +218,9 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
             study.plan.space.len(),
             state.path(&out).display()
         ));
-        if ctx.json {
-            let (points, all) = (state.accumulated.points, study.plan.space.len());
-            let shard = JsonPath::from(state.path(&out));
-            return ctx.print_json(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
-        }
-        return Ok(());
+        let (points, all) = (state.accumulated.points, study.plan.space.len());
+        let shard = JsonPath::from(state.path(&out));
+        return ctx.tell(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
     }
     if let Err(nonsense) = study.refuse_nonsense(&state.accumulated) {
         state.discard(&out);
@@ -432,11 +429,7 @@ fn finish(
     output::write(&out.join("pareto.svg"), picture.as_bytes())?;
     let sections = study.sections(&accumulated, &outcome, &sensitivity(study, &ctx.watch())?);
     page::page(&study.file.title, &sections).write(&out.join("report.html"))?;
-    if ctx.json {
-        ctx.print_json(&outcome)?;
-    } else {
-        ctx.print(page::text(study.blocks(&accumulated, &outcome), ctx.colour))?;
-    }
+    ctx.show(&outcome, || page::text(study.blocks(&accumulated, &outcome), ctx.colour))?;
     ctx.remark(format!("wrote {}", out.join("report.html").display()));
     Ok(())
 }
@@ -480,10 +473,7 @@ fn explain(
         page::page(&title, &sections).write(path)?;
         ctx.remark(format!("wrote {}", path.display()));
     }
-    if ctx.json {
-        return ctx.print_json(&explained);
-    }
-    ctx.print(page::text(study.explained_blocks(&explained), ctx.colour))
+    ctx.show(&explained, || page::text(study.explained_blocks(&explained), ctx.colour))
 }
 
 fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {
@@ -492,8 +482,5 @@ fn bench(args: &bench::BenchArgs, ctx: &Context) -> Result<(), Failure> {
         return serving::bench(&study, ctx);
     }
     let rates = bench::measure(&study, args, ctx.threads)?;
-    if ctx.json {
-        return ctx.print_json(&bench::json(&rates));
-    }
-    ctx.print(bench::text(&rates, ctx.colour))
+    ctx.show(&bench::json(&rates), || bench::text(&rates, ctx.colour))
 }

@@ -94,59 +94,37 @@ fn run_info(args: &InfoArgs, ctx: &Context) -> Result<(), Failure> {
         write_out(folder, &lines, &table)?;
         ctx.remark(format!("wrote {}", folder.join("report.html").display()));
     }
-    if ctx.json { ctx.print_json(&lines) } else { ctx.print(table.render(ctx.colour) + &remarks(&lines)) }
+    ctx.show(&lines, || table.render(ctx.colour) + &remarks(&lines))
 }
 
 /// Tensors a report draws; more would make a page that no browser likes.
 const DRAWN_TENSORS: usize = 24;
 
-const HEADERS: [&str; 17] = [
-    "tensor",
-    "dtype",
-    "shape",
-    "class",
-    "mean",
-    "std",
-    "absmax/std",
-    "kurtosis",
-    "law",
-    "row scale",
-    "col scale",
-    "row corr",
-    "col corr",
-    "flatness",
-    "H8",
-    "bound",
-    "bound(f)",
-];
-
 fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new(HEADERS);
-    for line in lines {
-        let profile = &line.profile;
-        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), sig3);
-        let shape = line.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("×");
-        table.row([
-            line.tensor.escape_debug().to_string(),
-            line.stored.clone(),
-            if shape.is_empty() { "scalar".to_owned() } else { shape },
-            line.class.to_string(),
-            number(profile.mean),
-            number(profile.std),
-            number(profile.absmax_over_std),
-            number(profile.excess_kurtosis),
-            profile.law.map_or_else(|| "-".to_owned(), |law| law.to_string()),
-            number(profile.row_scale_spread),
-            number(profile.column_scale_spread),
-            number(profile.row_autocorrelation),
-            number(profile.column_autocorrelation),
-            number(profile.spectral_flatness),
-            number(profile.entropy_8bit_bits),
-            number(profile.gaussian_bound_bits),
-            number(profile.spectrum_bound_bits),
-        ]);
-    }
-    table
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), sig3);
+    let shape = |line: &Line| match line.shape.as_slice() {
+        [] => "scalar".to_owned(),
+        sides => sides.iter().map(usize::to_string).collect::<Vec<_>>().join("×"),
+    };
+    Table::of(lines)
+        .column("tensor", |line| line.tensor.escape_debug())
+        .column("dtype", |line| &line.stored)
+        .column("shape", shape)
+        .column("class", |line| line.class)
+        .column("mean", |line| number(line.profile.mean))
+        .column("std", |line| number(line.profile.std))
+        .column("absmax/std", |line| number(line.profile.absmax_over_std))
+        .column("kurtosis", |line| number(line.profile.excess_kurtosis))
+        .column("law", |line| line.profile.law.map_or_else(|| "-".to_owned(), |law| law.to_string()))
+        .column("row scale", |line| number(line.profile.row_scale_spread))
+        .column("col scale", |line| number(line.profile.column_scale_spread))
+        .column("row corr", |line| number(line.profile.row_autocorrelation))
+        .column("col corr", |line| number(line.profile.column_autocorrelation))
+        .column("flatness", |line| number(line.profile.spectral_flatness))
+        .column("H8", |line| number(line.profile.entropy_8bit_bits))
+        .column("bound", |line| number(line.profile.gaussian_bound_bits))
+        .column("bound(f)", |line| number(line.profile.spectrum_bound_bits))
+        .end()
 }
 
 /// Warnings under the table: values that no statistic could use.
@@ -175,14 +153,9 @@ fn remarks(lines: &[Line]) -> String {
 }
 
 fn write_out(folder: &Path, lines: &[Line], table: &Table) -> Result<(), Failure> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    let written = std::iter::once(table.headers()).chain(table.rows().iter().map(Vec::as_slice));
-    for row in written {
-        csv.write_record(row).map_err(Failure::run)?;
-    }
-    output::write(&folder.join("info.csv"), &csv.into_inner().map_err(Failure::run)?)?;
+    output::write(&folder.join("info.csv"), &table.csv()?)?;
     let mut report = Report::new("What a codec could exploit");
-    report.table("Tensors", table.headers(), table.rows());
+    report.add("Tensors", table);
     let notes = remarks(lines);
     if !notes.is_empty() {
         report.paragraph(notes);

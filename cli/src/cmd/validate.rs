@@ -10,6 +10,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 use trinity_validation::constants::{self, Constant};
+use trinity_validation::score::Stats;
 use trinity_validation::serving::{self, LeftOut};
 use trinity_validation::validate::{self, Line, Truth, ValidationOutcome, ValidationRequest};
 use trinity_validation::well_known::{self, WellKnown};
@@ -82,7 +83,6 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let request = ValidationRequest {
         runs: args.runs.clone(),
@@ -94,16 +94,13 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         recording: args.recording.clone(),
         assignments: args.sets.clone(),
     };
-    let truth = Truth::read(&request).map_err(|error| Failure::input(&error))?;
+    let truth = Truth::read(&request).map_err(Failure::input)?;
     for problem in &truth.malformed {
         ctx.remark(format!("skipped: {problem}"));
     }
     if args.well_known {
-        let table = well_known::table(&truth.calibrations).map_err(|error| Failure::input(&error))?;
-        return match ctx.json {
-            true => ctx.print_json(&table),
-            false => ctx.print(well_known_text(&table)),
-        };
+        let table = well_known::table(&truth.calibrations).map_err(Failure::input)?;
+        return ctx.show(&table, || well_known_text(&table));
     }
     if let Some(path) = &args.errors {
         ctx.may_write(path)?;
@@ -113,26 +110,19 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     if args.constants {
-        let list = constants::constants(&truth).map_err(|error| Failure::input(&error))?;
-        return match ctx.json {
-            true => ctx.print_json(&list),
-            false => ctx.print(constants_table(&list).render(ctx.colour)),
-        };
+        let list = constants::constants(&truth).map_err(Failure::input)?;
+        return ctx.show(&list, || constants_table(&list).render(ctx.colour));
     }
     if let Some(folder) = &args.fit_engines {
         return fit_engines(ctx, args, folder);
     }
     if args.leave_out {
-        let lines =
-            serving::leave_out(&truth.services, &ctx.watch()).map_err(|error| Failure::input(&error))?;
-        return match ctx.json {
-            true => ctx.print_json(&lines),
-            false => ctx.print(left_out_table(&lines).render(ctx.colour)),
-        };
+        let lines = serving::leave_out(&truth.services, &ctx.watch()).map_err(Failure::input)?;
+        return ctx.show(&lines, || left_out_table(&lines).render(ctx.colour));
     }
-    let outcome = validate::validate(&truth).map_err(|error| Failure::input(&error))?;
+    let outcome = validate::validate(&truth).map_err(Failure::input)?;
     let refitted = match args.fit {
-        true => Some(validate::refit(&truth).map_err(|error| Failure::input(&error))?),
+        true => Some(validate::refit(&truth).map_err(Failure::input)?),
         false => None,
     };
     if ctx.json {
@@ -198,72 +188,53 @@ fn print_json(
 }
 
 fn constants_table(list: &[Constant]) -> Table {
-    let mut table = Table::new(["constant", "value", "interval", "", "rows", "from", "meaning"]);
     let end = |end: Option<f64>| end.map_or("open".into(), sig3);
-    for constant in list {
-        table.row([
-            constant.path.clone(),
-            sig3(constant.value),
-            format!("{} to {}", end(constant.low), end(constant.high)),
-            if constant.is_identified() { "" } else { "weak" }.into(),
-            constant.rows.to_string(),
-            constant.from.clone(),
-            constant.meaning.into(),
-        ]);
-    }
-    table
+    Table::of(list)
+        .column("constant", |constant| &constant.path)
+        .column("value", |constant| sig3(constant.value))
+        .column("interval", |constant| format!("{} to {}", end(constant.low), end(constant.high)))
+        .column("", |constant| if constant.is_identified() { "" } else { "weak" })
+        .column("rows", |constant| constant.rows)
+        .column("from", |constant| &constant.from)
+        .column("meaning", |constant| constant.meaning)
+        .end()
 }
 
 /// Fits, writes the files, and judges them.
 fn fit_engines(ctx: &Context, args: &Args, folder: &Path) -> Result<(), Failure> {
-    let wrong = |error: &trinity_validation::Error| Failure::input(error);
-    let refitted = serving::refit(&args.serving, folder, &ctx.watch()).map_err(|error| wrong(&error))?;
+    let refitted = serving::refit(&args.serving, folder, &ctx.watch()).map_err(Failure::input)?;
     for (engine, text) in &refitted.files {
         let path = folder.join(engine).with_extension("toml");
         ctx.may_write(&path)?;
         output::write(&path, text.as_bytes())?;
     }
-    if ctx.json {
-        return ctx.print_json(&serde_json::json!({ "sets": refitted.sets, "left_out": refitted.left_out }));
-    }
-    let mut table =
-        Table::new(["set", "n", "mean %", "median %", "bias %", "AIConfigurator %", "ours there %"]);
-    for set in &refitted.sets {
-        table.row([
-            set.set.clone(),
-            set.stats.n.to_string(),
-            percent(set.stats.mape),
-            percent(set.stats.median_ape),
-            percent(set.stats.bias),
-            maybe(set.aiconfigurator_mape),
-            maybe(set.ours_there_mape),
-        ]);
-    }
+    let table = Table::of(&refitted.sets)
+        .column("set", |set| &set.set)
+        .column("n", |set| set.stats.n)
+        .column("mean %", |set| percent(set.stats.mape))
+        .column("median %", |set| percent(set.stats.median_ape))
+        .column("bias %", |set| percent(set.stats.bias))
+        .column("AIConfigurator %", |set| maybe(set.aiconfigurator_mape))
+        .column("ours there %", |set| maybe(set.ours_there_mape))
+        .end();
     let left_out = left_out_table(&refitted.left_out);
-    ctx.print(format!("{}\n{}", table.render(ctx.colour), left_out.render(ctx.colour)))
+    let said = serde_json::json!({ "sets": refitted.sets, "left_out": refitted.left_out });
+    ctx.show(&said, || format!("{}\n{}", table.render(ctx.colour), left_out.render(ctx.colour)))
 }
 
 fn left_out_table(lines: &[LeftOut]) -> Table {
-    let mut table = Table::new([
-        "without",
-        "",
-        "n",
-        "TTFT mean %",
-        "median %",
-        "bias %",
-        "TPOT mean %",
-        "median %",
-        "bias %",
-    ]);
-    for line in lines {
-        let mut cells = vec![line.kind.to_owned(), line.name.clone(), line.rows.to_string()];
-        for stats in [&line.ttft, &line.tpot] {
-            let own = stats.as_ref().map(|own| [own.mape, own.median_ape, own.bias].map(percent));
-            cells.extend(own.unwrap_or_default());
-        }
-        table.row(cells);
-    }
-    table
+    let of = |stats: &Option<Stats>, pick: fn(&Stats) -> f64| maybe(stats.as_ref().map(pick));
+    Table::of(lines)
+        .column("without", |line| line.kind)
+        .column("", |line| &line.name)
+        .column("n", |line| line.rows)
+        .column("TTFT mean %", |line| of(&line.ttft, |own| own.mape))
+        .column("median %", |line| of(&line.ttft, |own| own.median_ape))
+        .column("bias %", |line| of(&line.ttft, |own| own.bias))
+        .column("TPOT mean %", |line| of(&line.tpot, |own| own.mape))
+        .column("median %", |line| of(&line.tpot, |own| own.median_ape))
+        .column("bias %", |line| of(&line.tpot, |own| own.bias))
+        .end()
 }
 
 fn percent(value: f64) -> String {
@@ -284,66 +255,41 @@ fn verdict(line: &Line) -> &'static str {
 }
 
 fn error_table(lines: &[Line]) -> Table {
-    let mut table = Table::new([
-        "set",
-        "n",
-        "mean %",
-        "median %",
-        "bias %",
-        "p90 %",
-        "k-fold %",
-        "source out %",
-        "its bar %",
-        "one constant %",
-        "Calculon %",
-        "vTrain %",
-        "AIConfigurator %",
-        "ours there %",
-        "bar %",
-        "",
-    ]);
-    for line in lines {
-        let mut mean = percent(line.stats.mape);
-        let mut bar = maybe(line.bar);
-        if let Some(accuracy) = line.balanced_accuracy {
-            mean = format!("{} wrong", percent(1.0 - accuracy));
-            bar = line.bar.map_or(String::new(), |bar| format!("{} wrong", percent(1.0 - bar)));
-        }
-        table.row([
-            line.set.clone(),
-            line.stats.n.to_string(),
-            mean,
-            percent(line.stats.median_ape),
-            percent(line.stats.bias),
-            percent(line.stats.p90),
-            maybe(line.k_fold_mape),
-            maybe(line.leave_one_source_out_mape),
-            maybe(line.left_out_bar),
-            maybe(line.one_constant_mape),
-            maybe(line.calculon_mape),
-            maybe(line.vtrain_mape),
-            maybe(line.aiconfigurator_mape),
-            maybe(line.ours_on_aiconfigurators_mape),
-            bar,
-            verdict(line).to_owned(),
-        ]);
-    }
-    table
+    // Of runs that fit or do not, what counts is how many are taken for the other.
+    let wrong = |share: f64| format!("{} wrong", percent(1.0 - share));
+    let mean = |line: &Line| line.balanced_accuracy.map_or_else(|| percent(line.stats.mape), wrong);
+    let bar = |line: &Line| match line.balanced_accuracy {
+        Some(_) => line.bar.map_or(String::new(), wrong),
+        None => maybe(line.bar),
+    };
+    Table::of(lines)
+        .column("set", |line| &line.set)
+        .column("n", |line| line.stats.n)
+        .column("mean %", mean)
+        .column("median %", |line| percent(line.stats.median_ape))
+        .column("bias %", |line| percent(line.stats.bias))
+        .column("p90 %", |line| percent(line.stats.p90))
+        .column("k-fold %", |line| maybe(line.k_fold_mape))
+        .column("source out %", |line| maybe(line.leave_one_source_out_mape))
+        .column("its bar %", |line| maybe(line.left_out_bar))
+        .column("one constant %", |line| maybe(line.one_constant_mape))
+        .column("Calculon %", |line| maybe(line.calculon_mape))
+        .column("vTrain %", |line| maybe(line.vtrain_mape))
+        .column("AIConfigurator %", |line| maybe(line.aiconfigurator_mape))
+        .column("ours there %", |line| maybe(line.ours_on_aiconfigurators_mape))
+        .column("bar %", bar)
+        .column("", verdict)
+        .end()
 }
 
 fn worst_table(lines: &[Line]) -> Table {
-    let mut table = Table::new(["set", "predicted", "measured", "worst row"]);
-    for line in lines {
-        if let Some(worst) = &line.worst {
-            table.row([
-                line.set.clone(),
-                format!("{:.4}", worst.predicted),
-                format!("{:.4}", worst.measured),
-                worst.configuration.clone(),
-            ]);
-        }
-    }
-    table
+    let worst = lines.iter().filter_map(|line| Some((&line.set, line.worst.as_ref()?)));
+    Table::of(worst)
+        .column("set", |(set, _)| set)
+        .column("predicted", |(_, worst)| format!("{:.4}", worst.predicted))
+        .column("measured", |(_, worst)| format!("{:.4}", worst.measured))
+        .column("worst row", |(_, worst)| &worst.configuration)
+        .end()
 }
 
 fn summary(ctx: &Context, truth: &Truth, outcome: &ValidationOutcome) -> String {
@@ -421,62 +367,41 @@ fn counts(truth: &Truth, outcome: &ValidationOutcome) -> String {
 }
 
 fn changes(ctx: &Context, refit: &validate::Refit) -> String {
-    let mut table = Table::new(["constant", "committed", "refitted", "change %"]);
-    for change in &refit.changes {
-        let relative = if change.committed == 0.0 { 0.0 } else { change.refitted / change.committed - 1.0 };
-        table.row([
-            change.constant.clone(),
-            format!("{:.4}", change.committed),
-            format!("{:.4}", change.refitted),
-            percent(relative),
-        ]);
-    }
-    let mut errors = Table::new(["set", "mean % refitted"]);
-    for line in refit.lines.iter().filter(|line| line.fitted) {
-        errors.row([line.set.clone(), percent(line.stats.mape)]);
-    }
+    let change = |committed: f64, refitted: f64| match committed {
+        0.0 => 0.0,
+        committed => refitted / committed - 1.0,
+    };
+    let table = Table::of(&refit.changes)
+        .column("constant", |own| &own.constant)
+        .column("committed", |own| format!("{:.4}", own.committed))
+        .column("refitted", |own| format!("{:.4}", own.refitted))
+        .column("change %", |own| percent(change(own.committed, own.refitted)))
+        .end();
+    let errors = Table::of(refit.lines.iter().filter(|line| line.fitted))
+        .column("set", |line| &line.set)
+        .column("mean % refitted", |line| percent(line.stats.mape))
+        .end();
     format!("\n{}\n{}", table.render(ctx.colour), errors.render(ctx.colour))
 }
 
-fn write_files(folder: &std::path::Path, truth: &Truth, outcome: &ValidationOutcome) -> Result<(), Failure> {
-    let failed = |error: csv::Error| Failure::run(format_args!("cannot write a table: {error}"));
-    let mut errors = csv::Writer::from_writer(Vec::new());
-    let table = error_table(&outcome.lines);
-    errors.write_record(table.headers()).map_err(failed)?;
-    for row in table.rows() {
-        errors.write_record(row).map_err(failed)?;
+fn write_files(folder: &Path, truth: &Truth, outcome: &ValidationOutcome) -> Result<(), Failure> {
+    let errors = error_table(&outcome.lines);
+    let pairs = outcome.pairs.iter().flat_map(|(set, rows)| rows.iter().map(move |pair| (set, pair)));
+    let pairs = Table::of(pairs)
+        .column("set", |(set, _)| set)
+        .column("configuration", |(_, pair)| &pair.what)
+        .column("predicted", |(_, pair)| pair.predicted)
+        .column("measured", |(_, pair)| pair.measured)
+        .column("error", |(_, pair)| pair.error())
+        .end();
+    let problems = Table::of(truth.malformed.iter().chain(&truth.incomplete))
+        .column("file", |problem| &problem.file)
+        .column("line", |problem| problem.line)
+        .column("column", |problem| problem.column)
+        .column("message", |problem| &problem.message)
+        .end();
+    for (name, table) in [("errors.csv", &errors), ("pairs.csv", &pairs), ("problems.csv", &problems)] {
+        output::write(&folder.join(name), &table.csv()?)?;
     }
-    let mut pairs = csv::Writer::from_writer(Vec::new());
-    pairs.write_record(["set", "configuration", "predicted", "measured", "error"]).map_err(failed)?;
-    for (set, rows) in &outcome.pairs {
-        for pair in rows {
-            pairs
-                .write_record([
-                    set,
-                    &pair.what,
-                    &pair.predicted.to_string(),
-                    &pair.measured.to_string(),
-                    &pair.error().to_string(),
-                ])
-                .map_err(failed)?;
-        }
-    }
-    let mut problems = csv::Writer::from_writer(Vec::new());
-    problems.write_record(["file", "line", "column", "message"]).map_err(failed)?;
-    for problem in truth.malformed.iter().chain(&truth.incomplete) {
-        problems
-            .write_record([
-                &problem.file,
-                &problem.line.to_string(),
-                &problem.column.to_string(),
-                &problem.message,
-            ])
-            .map_err(failed)?;
-    }
-    for (name, writer) in [("errors.csv", errors), ("pairs.csv", pairs), ("problems.csv", problems)] {
-        let bytes =
-            writer.into_inner().map_err(|e| Failure::run(format_args!("cannot write {name}: {e}")))?;
-        output::write(&folder.join(name), &bytes)?;
-    }
-    page::page(truth, outcome, &error_table(&outcome.lines)).write(&folder.join("report.html"))
+    page::page(truth, outcome, &errors).write(&folder.join("report.html"))
 }

@@ -15,13 +15,10 @@ use crate::failure::Failure;
 use crate::input;
 use std::path::Path;
 
-/// A whole stream, for commands that look at it more than once.
-pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    input::read(path)
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::input(format_args!("cannot read `{}`: {error}", path.display()))
+/// A whole stream, for commands that look at it more than once; an error where it is of the other standard.
+pub fn read(command: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let stream = input::read(path)?;
+    misread(command, path, &stream).map_or(Ok(stream), Err)
 }
 
 /// The standard of a stream by its first NAL unit, where that tells: parameter
@@ -39,7 +36,7 @@ pub fn standard(stream: &[u8]) -> Option<&'static str> {
 }
 
 /// A stream of the other standard, with the command that reads it.
-pub fn misread(command: &str, path: &Path, stream: &[u8]) -> Option<Failure> {
+fn misread(command: &str, path: &Path, stream: &[u8]) -> Option<Failure> {
     let other = standard(stream).filter(|standard| *standard != command)?;
     let name = |command: &str| if command == "h264" { "H.264" } else { "H.265" };
     let sentence =

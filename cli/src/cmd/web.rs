@@ -59,11 +59,7 @@ fn serve(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let unknown = |error| Failure::run(format_args!("cannot tell the port of the explorer: {error}"));
     let port = listener.local_addr().map_err(unknown)?.port();
     let address = format!("http://127.0.0.1:{port}/");
-    if ctx.json {
-        ctx.print_json(&json!({ "address": address }))?;
-    } else {
-        ctx.print(format!("{address}\n"))?;
-    }
+    ctx.show(&json!({ "address": address }), || format!("{address}\n"))?;
     interrupt::hint("the page answers no more; its address brings the study back");
     let opened = !args.no_open && !ctx.json && open(&address);
     let where_to = if opened { "a browser opens it" } else { "open it in a browser on this machine" };

@@ -38,10 +38,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         report(&rows, goal).write(&folder.join("report.html"))?;
         ctx.remark(format!("wrote {} and report.html", folder.join("ablate.csv").display()));
     }
-    if ctx.json {
-        return ctx.print_json(&rows);
-    }
-    ctx.print(table(&rows).render(ctx.colour))
+    ctx.show(&rows, || table(&rows).render(ctx.colour))
 }
 
 fn row(entry: &Entry, line: Line, goal: f64) -> AblationRow {
@@ -57,18 +54,14 @@ fn row(entry: &Entry, line: Line, goal: f64) -> AblationRow {
 }
 
 fn table(rows: &[AblationRow]) -> Table {
-    let mut table = Table::new(["tensor", "step", "stage", "bits/value", "NMSE", "bound"]);
-    for row in rows {
-        table.row([
-            row.tensor.clone(),
-            row.step.map_or("-".into(), |step| step.to_string()),
-            row.stage.clone(),
-            format!("{:.3}", row.bits_per_value),
-            sig3(row.nmse),
-            if row.within { "held".into() } else { "exceeded".to_owned() },
-        ]);
-    }
-    table
+    Table::of(rows)
+        .column("tensor", |row| &row.tensor)
+        .column("step", |row| row.step.map_or("-".into(), |step| step.to_string()))
+        .column("stage", |row| &row.stage)
+        .column("bits/value", |row| format!("{:.3}", row.bits_per_value))
+        .column("NMSE", |row| sig3(row.nmse))
+        .column("bound", |row| if row.within { "held".into() } else { "exceeded".to_owned() })
+        .end()
 }
 
 fn report(rows: &[AblationRow], goal: f64) -> Report {
@@ -105,8 +98,7 @@ fn report(rows: &[AblationRow], goal: f64) -> Report {
             },
         }),
     );
-    let table = table(rows);
-    report.table("Every bar", table.headers(), table.rows());
+    report.add("Every bar", &table(rows));
     report
 }
 

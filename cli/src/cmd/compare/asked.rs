@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::device::DeviceArgs;
 use crate::failure::Failure;
 use crate::output;
+use crate::row_cache::csv_of;
 use crate::shards::ShardArgs;
 use crate::tensor_files::{bad_input, open, work};
 
@@ -147,13 +148,9 @@ pub(super) fn write_rows<R: Serialize>(
     name: &str,
     rows: &[R],
 ) -> Result<(), Failure> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        csv.serialize(row).map_err(Failure::run)?;
-    }
     let option = name.trim_end_matches(".csv");
     take(args, &format!("compare --{option}"))?;
-    output::write(&folder.join(name), &csv.into_inner().map_err(Failure::run)?)
+    output::write(&folder.join(name), &csv_of(rows)?)
 }
 
 /// Writes rows as a CSV of that name where there is a folder of results, and says where.

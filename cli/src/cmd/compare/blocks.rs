@@ -49,31 +49,15 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     })?;
     let rows: Vec<BlocksRow> = found.into_iter().flatten().collect();
     keep_rows(args, "blocks.csv", &rows, ctx)?;
-    if ctx.json {
-        return ctx.print_json(&rows);
-    }
-    let headers = [
-        "tensor",
-        "class",
-        "largest σ",
-        "behind DCT",
-        "kurtosis",
-        "behind DCT",
-        "residual/values",
-        "predicted %",
-    ];
-    let mut table = Table::new(headers);
-    for row in &rows {
-        table.row([
-            row.tensor.clone(),
-            row.class.to_string(),
-            sig3(row.largest_value),
-            sig3(row.largest_coefficient),
-            sig3(row.excess_kurtosis_of_values),
-            sig3(row.excess_kurtosis_of_coefficients),
-            sig3(row.residual_over_values),
-            sig3(100.0 * row.predicted),
-        ]);
-    }
-    ctx.print(table.render(ctx.colour))
+    let table = Table::of(&rows)
+        .column("tensor", |row| &row.tensor)
+        .column("class", |row| row.class)
+        .column("largest σ", |row| sig3(row.largest_value))
+        .column("behind DCT", |row| sig3(row.largest_coefficient))
+        .column("kurtosis", |row| sig3(row.excess_kurtosis_of_values))
+        .column("behind DCT", |row| sig3(row.excess_kurtosis_of_coefficients))
+        .column("residual/values", |row| sig3(row.residual_over_values))
+        .column("predicted %", |row| sig3(100.0 * row.predicted))
+        .end();
+    ctx.show(&rows, || table.render(ctx.colour))
 }

@@ -52,23 +52,16 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     )?;
     let rows: Vec<MotionRow> = found.into_iter().flatten().collect();
     keep_rows(args, "motion.csv", &rows, ctx)?;
-    if ctx.json {
-        return ctx.print_json(&rows);
-    }
-    let mut table =
-        Table::new(["frames", "class", "first", "bits/value intra", "with inter", "predicted %", "NMSE"]);
-    for row in &rows {
-        table.row([
-            row.frames.to_string(),
-            row.class.to_string(),
-            row.first.clone(),
-            format!("{:.3}", row.intra_bits_per_value),
-            format!("{:.3}", row.inter_bits_per_value),
-            sig3(100.0 * row.predicted),
-            sig3(row.nmse),
-        ]);
-    }
-    ctx.print(table.render(ctx.colour))
+    let table = Table::of(&rows)
+        .column("frames", |row| row.frames)
+        .column("class", |row| row.class)
+        .column("first", |row| &row.first)
+        .column("bits/value intra", |row| format!("{:.3}", row.intra_bits_per_value))
+        .column("with inter", |row| format!("{:.3}", row.inter_bits_per_value))
+        .column("predicted %", |row| sig3(100.0 * row.predicted))
+        .column("NMSE", |row| sig3(row.nmse))
+        .end();
+    ctx.show(&rows, || table.render(ctx.colour))
 }
 
 fn row(frames: &[&Entry], found: &Inter) -> MotionRow {

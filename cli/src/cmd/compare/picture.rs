@@ -39,26 +39,20 @@ pub fn report(rows: &[ComparisonRow], targets: &[Rate], misses: &[Miss], anchor:
                 );
             }
         }
-        let table = winners_table(&winners, class);
-        report.table(format!("{class}: who is best"), table.headers(), table.rows());
-        let table = rows_table(&own);
-        report.table(format!("{class}: every tensor"), table.headers(), table.rows());
+        report.add(format!("{class}: who is best"), &winners_table(&winners, class));
+        report.add(format!("{class}: every tensor"), &rows_table(&own));
     }
     let said = verdicts(rows);
     if !said.is_empty() {
         report.heading("Held against the paper");
-        for sentence in said {
-            report.paragraph(sentence);
-        }
+        report.paragraphs(said);
     }
     let off = off_target(rows, targets);
     if !off.is_empty() {
         report.heading("Off target");
-        let table = rows_table(&off.into_iter().cloned().collect::<Vec<_>>());
-        report.table(
+        report.add(
             "Rows more than a per cent from their target: where a coder jumps, or values take no more bits",
-            table.headers(),
-            table.rows(),
+            &rows_table(off),
         );
     }
     if !misses.is_empty() {
@@ -73,26 +67,24 @@ pub fn report(rows: &[ComparisonRow], targets: &[Rate], misses: &[Miss], anchor:
 }
 
 fn winners_table(winners: &[Winner], class: Class) -> Table {
-    let headers = ["target", "best", "tensors", "bits/value", "SNR dB", "next", "both reach", "lead"];
-    let mut table = Table::new(headers);
-    for winner in winners.iter().filter(|winner| winner.class == class) {
-        let lead = winner.lead.map_or_else(String::new, |lead| match winner.target.contains("bits") {
+    let lead = |winner: &Winner| {
+        winner.lead.map_or_else(String::new, |lead| match winner.target.contains("bits") {
             true => format!("{lead:.2} dB"),
             false => format!("{:.1} % of bits", lead * 100.0),
-        });
-        let shared = winner.next.as_ref().map_or_else(String::new, |_| winner.shared.to_string());
-        table.row([
-            winner.target.clone(),
-            winner.codec.clone(),
-            format!("{} of {}", winner.tensors, winner.of),
-            format!("{:.3}", winner.bits_per_value),
-            format!("{:.2}", winner.snr_db),
-            winner.next.clone().unwrap_or_default(),
-            shared,
-            lead,
-        ]);
-    }
-    table
+        })
+    };
+    Table::of(winners.iter().filter(|winner| winner.class == class))
+        .column("target", |winner| &winner.target)
+        .column("best", |winner| &winner.codec)
+        .column("tensors", |winner| format!("{} of {}", winner.tensors, winner.of))
+        .column("bits/value", |winner| format!("{:.3}", winner.bits_per_value))
+        .column("SNR dB", |winner| format!("{:.2}", winner.snr_db))
+        .column("next", |winner| winner.next.as_deref().unwrap_or_default())
+        .column("both reach", |winner| {
+            winner.next.as_ref().map_or_else(String::new, |_| winner.shared.to_string())
+        })
+        .column("lead", lead)
+        .end()
 }
 
 /// A bar for each codec at a single rate, the best on top: decibels where bits
@@ -225,36 +217,20 @@ fn chart(curves: &[Curve]) -> Value {
     })
 }
 
-fn rows_table(rows: &[ComparisonRow]) -> Table {
-    let mut table = Table::new([
-        "tensor",
-        "codec",
-        "target",
-        "bits/value",
-        "NMSE",
-        "SNR dB",
-        "MAE",
-        "max error",
-        "enc MB/s",
-        "dec MB/s",
-        "gap bits",
-    ]);
+fn rows_table<'r>(rows: impl IntoIterator<Item = &'r ComparisonRow>) -> Table {
     // The bound is no codec: it has no largest error and no speed.
     let number = |value: f64| if value.is_finite() { sig3(value) } else { "-".to_owned() };
-    for row in rows {
-        table.row([
-            row.tensor.clone(),
-            label(&row.codec, &row.precondition),
-            row.target.clone(),
-            format!("{:.3}", row.bits_per_value),
-            number(row.nmse),
-            format!("{:.2}", row.snr_db),
-            number(row.mae),
-            number(row.max_abs_error),
-            number(row.encode_mb_s),
-            number(row.decode_mb_s),
-            format!("{:.3}", row.gap_bits),
-        ]);
-    }
-    table
+    Table::of(rows)
+        .column("tensor", |row| &row.tensor)
+        .column("codec", |row| label(&row.codec, &row.precondition))
+        .column("target", |row| &row.target)
+        .column("bits/value", |row| format!("{:.3}", row.bits_per_value))
+        .column("NMSE", |row| number(row.nmse))
+        .column("SNR dB", |row| format!("{:.2}", row.snr_db))
+        .column("MAE", |row| number(row.mae))
+        .column("max error", |row| number(row.max_abs_error))
+        .column("enc MB/s", |row| number(row.encode_mb_s))
+        .column("dec MB/s", |row| number(row.decode_mb_s))
+        .column("gap bits", |row| format!("{:.3}", row.gap_bits))
+        .end()
 }

@@ -68,15 +68,18 @@ fn rows(grid: &Grid) -> Vec<&[f64]> {
 
 /// Spread of what each picture shows.
 fn table(shown: &Shown) -> Table {
-    let mut table = Table::new(["picture", "RMS", "largest", "zeros %"]);
-    for (name, grid) in pictures(shown) {
-        let count = grid.cells.len() as f64;
-        let rms = (grid.cells.iter().map(|cell| cell * cell).sum::<f64>() / count).sqrt();
-        let zeros = grid.cells.iter().filter(|cell| **cell == 0.0).count() as f64 / count;
-        let largest = grid.cells.iter().fold(0f64, |largest, cell| largest.max(cell.abs()));
-        table.row([name.to_owned(), sig3(rms), sig3(largest), sig3(100.0 * zeros)]);
-    }
-    table
+    Table::of(pictures(shown).iter())
+        .column("picture", |(name, _)| *name)
+        .column("RMS", |(_, grid)| {
+            let energy: f64 = grid.cells.iter().map(|cell| cell * cell).sum();
+            sig3((energy / grid.cells.len() as f64).sqrt())
+        })
+        .column("largest", |(_, grid)| sig3(grid.cells.iter().fold(0f64, |most, cell| most.max(cell.abs()))))
+        .column("zeros %", |(_, grid)| {
+            let zeros = grid.cells.iter().filter(|cell| **cell == 0.0).count();
+            sig3(100.0 * (zeros as f64 / grid.cells.len() as f64))
+        })
+        .end()
 }
 
 fn pictures(shown: &Shown) -> [(&'static str, &Grid); 4] {
@@ -103,8 +106,7 @@ fn report(name: &str, shown: &Shown) -> Report {
         "One scale for (a), (b) and (c): blue below zero, red above. Lines are the blocks of the partitioning.",
         &figure(shown),
     );
-    let spread = table(shown);
-    report.table("What is left to code", spread.headers(), spread.rows());
+    report.add("What is left to code", &table(shown));
     report.heading("Outliers before and after the transform (Figure 3)");
     let [values, coefficients] = &shown.histograms;
     report.paragraph(format!(

@@ -26,43 +26,25 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let rows = price::stages(&request, &ctx.watch())?;
     device.remark(ctx);
     keep_rows(args, "stages.csv", &rows, ctx)?;
-    if ctx.json {
-        return ctx.print_json(&rows);
-    }
-    ctx.print(text(&rows, &technology, ctx.colour))
+    ctx.show(&rows, || text(&rows, &technology, ctx.colour))
 }
 
 fn text(rows: &[PriceRow], technology: &Technology, colour: bool) -> String {
     let mut text = String::new();
     for part in rows.chunk_by(|a, b| (&a.tensor, &a.codec, &a.target) == (&b.tensor, &b.codec, &b.target)) {
-        let mut table = Table::new([
-            "stage",
-            "choice",
-            "bits/value",
-            "operations/value",
-            "multiply",
-            "serial values",
-            "kGE",
-            "SRAM kbit",
-            "mm²",
-            "pJ/bit",
-            "silicon from",
-        ]);
-        for row in part {
-            table.row([
-                row.stage.to_owned(),
-                if row.choice.is_empty() { "-".into() } else { row.choice.clone() },
-                format!("{:.3}", row.bits_per_value),
-                format!("{:.0}", row.operations_per_value),
-                format!("{:.0}", row.multiplications_per_value),
-                row.serial_values.to_string(),
-                format!("{:.0}", row.gates_kge),
-                format!("{:.0}", row.sram_bits / 1e3),
-                sig3(row.area_mm2),
-                row.pj_per_bit.map_or_else(|| "not known".into(), sig3),
-                row.silicon_from.name().to_owned(),
-            ]);
-        }
+        let table = Table::of(part)
+            .column("stage", |row| row.stage)
+            .column("choice", |row| if row.choice.is_empty() { "-".into() } else { row.choice.clone() })
+            .column("bits/value", |row| format!("{:.3}", row.bits_per_value))
+            .column("operations/value", |row| format!("{:.0}", row.operations_per_value))
+            .column("multiply", |row| format!("{:.0}", row.multiplications_per_value))
+            .column("serial values", |row| row.serial_values)
+            .column("kGE", |row| format!("{:.0}", row.gates_kge))
+            .column("SRAM kbit", |row| format!("{:.0}", row.sram_bits / 1e3))
+            .column("mm²", |row| sig3(row.area_mm2))
+            .column("pJ/bit", |row| row.pj_per_bit.map_or_else(|| "not known".into(), sig3))
+            .column("silicon from", |row| row.silicon_from.name())
+            .end();
         let sum = |of: fn(&PriceRow) -> f64| part.iter().map(of).sum::<f64>();
         text += &format!(
             "{}, {} ({}), {}\n{}sum: {:.3} bits/value, {:.0} operations/value, {} mm², {} pJ/bit\n\n",

@@ -9,6 +9,7 @@ use super::asked::Args;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output;
+use crate::row_cache::csv_of;
 use crate::table::{Table, sig3};
 
 /// The rows for `--wire`, also left as wire.csv where there is a folder; none without it.
@@ -34,12 +35,9 @@ pub fn rows(args: &Args, classes: &[ClassLine], ctx: &Context) -> Result<Option<
     let request = wire::WireRequest { classes: &whole, rate, nic: args.nic.clone() };
     let rows = wire::rows(&request, &ctx.watch())?;
     if let Some(folder) = &args.out {
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        for row in &rows {
-            csv.serialize(row).map_err(Failure::run)?;
-        }
-        output::write(&folder.join("wire.csv"), &csv.into_inner().map_err(Failure::run)?)?;
-        ctx.remark(format!("wrote {}", folder.join("wire.csv").display()));
+        let path = folder.join("wire.csv");
+        output::write(&path, &csv_of(&rows)?)?;
+        ctx.remark(format!("wrote {}", path.display()));
     }
     Ok(Some(rows))
 }
@@ -74,36 +72,21 @@ pub fn text(args: &Args, rows: &[WireRow], colour: bool) -> String {
     let rate_gbps = args.wire.map_or(0.0, |rate| rate.gbit_per_s());
     let mut text = String::new();
     for part in rows.chunk_by(|a, b| (a.class, &a.target) == (b.class, &b.target)) {
-        let mut table = Table::new([
-            "codec",
-            "bits of",
-            "bits/value",
-            "NIC mm²",
-            "codec mm²",
-            "both mm²",
-            "NIC pJ/bit",
-            "codec pJ/bit",
-            "both pJ/bit",
-            "by power",
-            "silicon from",
-        ]);
         let known = |value: Option<f64>| value.map_or_else(|| "not counted".into(), sig3);
-        for row in part {
-            let nothing = if row.coder == "none" { "-" } else { "nobody's" };
-            table.row([
-                row.codec.clone(),
-                row.coder.clone(),
-                format!("{:.3}", row.bits_per_value),
-                sig3(row.nic_mm2),
-                known(row.codec_mm2),
-                sig3(row.area_mm2),
-                sig3(row.nic_pj_per_bit),
-                known(row.codec_pj_per_bit),
-                sig3(row.pj_per_bit),
-                sig3(row.pj_per_bit_by_power),
-                row.origin.map_or(nothing, |origin| origin.words()).to_owned(),
-            ]);
-        }
+        let nobody = |row: &WireRow| if row.coder == "none" { "-" } else { "nobody's" };
+        let table = Table::of(part)
+            .column("codec", |row| &row.codec)
+            .column("bits of", |row| &row.coder)
+            .column("bits/value", |row| format!("{:.3}", row.bits_per_value))
+            .column("NIC mm²", |row| sig3(row.nic_mm2))
+            .column("codec mm²", |row| known(row.codec_mm2))
+            .column("both mm²", |row| sig3(row.area_mm2))
+            .column("NIC pJ/bit", |row| sig3(row.nic_pj_per_bit))
+            .column("codec pJ/bit", |row| known(row.codec_pj_per_bit))
+            .column("both pJ/bit", |row| sig3(row.pj_per_bit))
+            .column("by power", |row| sig3(row.pj_per_bit_by_power))
+            .column("silicon from", |row| row.origin.map_or(nobody(row), |origin| origin.words()))
+            .end();
         text += &format!(
             "\nNIC ({}) and codec for {} Gbit/s of 16-bit values, {}, {}\n{}{}",
             args.nic,

@@ -8,6 +8,7 @@ use std::path::Path;
 use trinity_tensor::TensorFile;
 
 use crate::failure::Failure;
+use crate::shards::unread;
 use crate::tensor_files::bad_input;
 
 /// Endings of files that are texts.
@@ -24,8 +25,7 @@ pub fn carried(file: TensorFile, folder: &Path) -> Result<TensorFile, Failure> {
         ))
         .help("name the folder"));
     }
-    let unread =
-        |error: std::io::Error| Failure::input(format_args!("cannot read {}: {error}", folder.display()));
+    let unread = |error| unread(folder, error);
     let mut files = BTreeMap::new();
     for item in fs::read_dir(folder).map_err(unread)? {
         let path = item.map_err(unread)?.path();

@@ -12,7 +12,7 @@ use crate::device::Used;
 use crate::failure::Failure;
 use crate::json_path::JsonPath;
 use crate::output::Spool;
-use crate::shards;
+use crate::shards::{self, unread};
 use crate::tensor_files::{bad_input, not_written, open};
 use serde_json::json;
 use std::ffi::OsString;
@@ -34,15 +34,12 @@ fn key(job: &Job<'_>) -> Result<String, Failure> {
     let asked = (request.codec, request.target, job.allocation, request.all, job.on_non_finite);
     hash.add(format!("{asked:?} {:?}", request.rules).as_bytes());
     if let Some(path) = job.calibrated_on {
-        let text = std::fs::read(path)
-            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", path.display())))?;
-        hash.add(&text);
+        hash.add(&std::fs::read(path).map_err(|error| unread(path, error))?);
     }
     hash.add(&request.basis.map_or(0, trinity_tensor::codec::Basis::hash).to_le_bytes());
     if request.codec.ends_with(".toml") {
-        let profile = std::fs::read(request.codec)
-            .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", request.codec)))?;
-        hash.add(&profile);
+        let profile = Path::new(request.codec);
+        hash.add(&std::fs::read(profile).map_err(|error| unread(profile, error))?);
     }
     for entry in job.file.entries() {
         hash.add(entry.name().as_bytes());
@@ -113,11 +110,7 @@ pub fn encode(job: &Job<'_>, shard: Shard, output: &Path, ctx: &Context) -> Resu
     let first = first_slabs(job.file);
     let has_part = |(at, entry)| (0..slabs(entry)).any(|slab| shard.takes(first[at] + slab));
     let tensors = job.file.entries().iter().enumerate().filter(|&own| has_part(own)).count();
-    if ctx.json {
-        ctx.print_json(&json!({ "part": JsonPath::from(path), "tensors": tensors }))
-    } else {
-        Ok(())
-    }
+    ctx.tell(&json!({ "part": JsonPath::from(path), "tensors": tensors }))
 }
 
 /// Puts all parts together: the container that one machine would have made.

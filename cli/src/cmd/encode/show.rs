@@ -103,18 +103,14 @@ impl EncodeOutcome {
 
 /// The table of kinds: what is coded, kept exact or tied.
 pub fn kinds(rows: &[KindRow]) -> Table {
-    let mut table = Table::new(["kind", "tensors", "values", "becomes", "bits/value", "because"]);
-    for row in rows {
-        table.row([
-            row.kind.to_string(),
-            row.tensors.to_string(),
-            row.values.to_string(),
-            row.treatment.clone(),
-            row.bits_per_value.map_or(String::new(), sig3),
-            row.because.clone().unwrap_or_default(),
-        ]);
-    }
-    table
+    Table::of(rows)
+        .column("kind", |row| row.kind)
+        .column("tensors", |row| row.tensors)
+        .column("values", |row| row.values)
+        .column("becomes", |row| &row.treatment)
+        .column("bits/value", |row| row.bits_per_value.map_or(String::new(), sig3))
+        .column("because", |row| row.because.as_deref().unwrap_or_default())
+        .end()
 }
 
 fn decibels(snr_db: f64) -> String {
@@ -123,22 +119,17 @@ fn decibels(snr_db: f64) -> String {
 
 /// The table of tensors, and what they came to.
 pub fn text(outcome: &EncodeOutcome, colour: bool) -> String {
-    let headers =
-        ["tensor", "class", "codec", "values", "bytes", "bits/value", "NMSE", "SNR dB", "exact because"];
-    let mut table = Table::new(headers);
-    for tensor in &outcome.tensors {
-        table.row([
-            tensor.tensor.escape_debug().to_string(),
-            tensor.class.to_string(),
-            tensor.codec.clone(),
-            tensor.values.to_string(),
-            tensor.bytes.to_string(),
-            sig3(tensor.bits_per_value),
-            sig3(tensor.metrics.nmse),
-            decibels(tensor.metrics.snr_db),
-            tensor.exact.clone().unwrap_or_default(),
-        ]);
-    }
+    let table = Table::of(&outcome.tensors)
+        .column("tensor", |tensor| tensor.tensor.escape_debug())
+        .column("class", |tensor| tensor.class)
+        .column("codec", |tensor| &tensor.codec)
+        .column("values", |tensor| tensor.values)
+        .column("bytes", |tensor| tensor.bytes)
+        .column("bits/value", |tensor| sig3(tensor.bits_per_value))
+        .column("NMSE", |tensor| sig3(tensor.metrics.nmse))
+        .column("SNR dB", |tensor| decibels(tensor.metrics.snr_db))
+        .column("exact because", |tensor| tensor.exact.as_deref().unwrap_or_default())
+        .end();
     let counted = match outcome.basis_bits {
         None => "everything counted".into(),
         Some(bits) => format!(

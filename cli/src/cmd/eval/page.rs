@@ -36,9 +36,7 @@ fn report(rows: &[EvaluationRow], model: &str) -> Report {
             },
         );
         report.heading("Held against the paper");
-        for sentence in verdicts(&curves) {
-            report.paragraph(sentence);
-        }
+        report.paragraphs(verdicts(&curves));
     }
     for (what, values) in [
         ("KV cache", rows.iter().filter(|row| row.kv.is_some()).collect::<Vec<_>>()),
@@ -49,8 +47,7 @@ fn report(rows: &[EvaluationRow], model: &str) -> Report {
             report.paragraph(order_of(&values));
         }
     }
-    let table = table(rows);
-    report.table("Every point", table.headers(), table.rows());
+    report.add("Every point", &table(rows));
     report
 }
 

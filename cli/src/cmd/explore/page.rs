@@ -21,8 +21,8 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
     if let Some(odds) = &found.odds {
         report.heading("The odds");
         gains(&mut report, odds);
-        add(&mut report, "Each codec over all draws", &show::chances(odds));
-        add(&mut report, "What decides the gain", &show::decides(odds));
+        report.add("Each codec over all draws", &show::chances(odds));
+        report.add("What decides the gain", &show::decides(odds));
     }
     if let Some(regime) = &found.regime {
         report.heading("Where it pays");
@@ -31,57 +31,52 @@ pub fn page(explored: &Explored, searched: Option<&Found>) -> Report {
             &super::map::svg(regime),
         );
     }
-    report.heading("What it rests on, in words");
-    for sentence in rest {
-        report.paragraph(sentence);
-    }
+    report.heading("What it rests on, in words").paragraphs(rest);
     report.paragraph(format!("{} at {}, in {}.", codecs(found), found.quality, found.study));
     report.heading("The best of each codec");
     split(&mut report, found);
-    add(&mut report, "Each codec at its best", &show::rankings(found));
-    add(&mut report, "What each plays", &show::layouts(found));
+    report.add("Each codec at its best", &show::rankings(found));
+    report.add("What each plays", &show::layouts(found));
     report.heading("Over the budget");
     differences(&mut report, found);
     fronts::draw(&mut report, &charts(&explored.study, &found.fronts, found.budget_mm2, &[]));
     report.heading("Tensors");
     bits(&mut report, found);
-    add(&mut report, &format!("Bits per value at {}", found.quality), &show::bits(found));
+    report.add(format!("Bits per value at {}", found.quality), &show::bits(found));
     if !found.trained.is_empty() {
-        add(&mut report, "Bits of what training sends, by recorded runs", &show::trained(found));
+        report.add("Bits of what training sends, by recorded runs", &show::trained(found));
     }
     report.heading("Silicon");
     silicon(&mut report, found);
-    add(&mut report, "Encoder and decoder, and where the figures are from", &show::silicon(found));
+    report.add("Encoder and decoder, and where the figures are from", &show::silicon(found));
     report.heading("What the answer rests on");
     tornado(&mut report, found);
     rests_on(&mut report, found);
     if let Some(searched) = searched {
         report.heading("Designs");
         designs(&mut report, searched);
-        add(&mut report, "Designs that no other beats in bits, mm² and pJ", &show::designs(searched));
+        report.add("Designs that no other beats in bits, mm² and pJ", &show::designs(searched));
     }
     if !found.left_out.is_empty() {
-        let mut table = Table::new(["codec", "why"]);
-        for left in &found.left_out {
-            table.row([&left.candidate, &left.why]);
-        }
-        add(&mut report, "Left out", &table);
+        let table = Table::of(&found.left_out)
+            .column("codec", |left| &left.candidate)
+            .column("why", |left| &left.why)
+            .end();
+        report.add("Left out", &table);
     }
     report
 }
 
 fn rests_on(report: &mut Report, found: &Exploration) {
     if !found.winning_intervals.is_empty() {
-        add(report, "Which codec is best at which budget", &winning_intervals(found));
+        report.add("Which codec is best at which budget", &winning_intervals(found));
     }
-    add(report, "Each assumption at either end of its range, alone", &sensitivities(found));
+    report.add("Each assumption at either end of its range, alone", &sensitivities(found));
     if let Some(odds) = &found.odds {
-        add(report, "What is drawn", &inputs(odds));
-        for sentence in &odds.correlations {
-            report.paragraph(sentence);
-        }
+        report.add("What is drawn", &inputs(odds));
+        report.paragraphs(&odds.correlations);
     }
-    add(report, "How sure each link is", &show::certainty(found));
+    report.add("How sure each link is", &show::certainty(found));
 }
 
 /// The gain of every codec over no codec: median and the middle 90 % of the draws.
@@ -144,15 +139,12 @@ fn differences(report: &mut Report, found: &Exploration) {
 }
 
 fn inputs(odds: &Odds) -> Table {
-    let mut table = Table::new(["input", "from", "to", "drawn"]);
-    for input in &odds.inputs {
-        table.row([&input.name, &input.low, &input.high, &input.shape]);
-    }
-    table
-}
-
-fn add(report: &mut Report, caption: &str, table: &Table) {
-    report.table(caption, table.headers(), table.rows());
+    Table::of(&odds.inputs)
+        .column("input", |input| &input.name)
+        .column("from", |input| &input.low)
+        .column("to", |input| &input.high)
+        .column("drawn", |input| &input.shape)
+        .end()
 }
 
 /// Every design that went into the last round, bits against area.
@@ -243,12 +235,7 @@ fn scale(names: &[&str]) -> Value {
 
 /// Bits of each class, a bar for each coder.
 fn bits(report: &mut Report, found: &Exploration) {
-    let mut coders: Vec<&str> = Vec::new();
-    for own in &found.bits {
-        if !coders.contains(&own.coder.as_str()) {
-            coders.push(&own.coder);
-        }
-    }
+    let coders = show::coders(found);
     let known = found.bits.iter().filter_map(|own| {
         let bits = own.bits_per_value?;
         Some(json!({ "class": own.class.name(), "coder": own.coder, "bits": bits, "low": own.low, "high": own.high }))
@@ -344,29 +331,23 @@ fn tornado(report: &mut Report, found: &Exploration) {
 }
 
 fn winning_intervals(found: &Exploration) -> Table {
-    let mut table = Table::new(["from mm²", "to mm²", "best"]);
-    for winning in &found.winning_intervals {
-        let to = winning.to_mm2.map_or_else(|| "any".into(), sig3);
-        table.row([sig3(winning.from_mm2), to, winning.scenario.clone()]);
-    }
-    table
+    Table::of(&found.winning_intervals)
+        .column("from mm²", |own| sig3(own.from_mm2))
+        .column("to mm²", |own| own.to_mm2.map_or_else(|| "any".into(), sig3))
+        .column("best", |own| &own.scenario)
+        .end()
 }
 
 fn sensitivities(found: &Exploration) -> Table {
     let gain = |value: Option<f64>| value.map_or_else(|| "-".into(), |gain| format!("{gain:.3}×"));
     let best = |name: &Option<String>| name.clone().unwrap_or_else(|| "nothing fits".into());
-    let mut table =
-        Table::new(["assumption", "low", "best then", "over none", "high", "best then", "over none"]);
-    for sensitivity in &found.sensitivities {
-        table.row([
-            sensitivity.assumption.clone(),
-            sensitivity.low.value.clone(),
-            best(&sensitivity.low.best),
-            gain(sensitivity.low.over_baseline),
-            sensitivity.high.value.clone(),
-            best(&sensitivity.high.best),
-            gain(sensitivity.high.over_baseline),
-        ]);
-    }
-    table
+    Table::of(&found.sensitivities)
+        .column("assumption", |sensitivity| &sensitivity.assumption)
+        .column("low", |sensitivity| &sensitivity.low.value)
+        .column("best then", |sensitivity| best(&sensitivity.low.best))
+        .column("over none", |sensitivity| gain(sensitivity.low.over_baseline))
+        .column("high", |sensitivity| &sensitivity.high.value)
+        .column("best then", |sensitivity| best(&sensitivity.high.best))
+        .column("over none", |sensitivity| gain(sensitivity.high.over_baseline))
+        .end()
 }

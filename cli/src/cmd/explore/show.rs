@@ -1,16 +1,13 @@
 //! An exploration as text: the answer, then the rows it is read from.
 
 use crate::table::{Table, sig3};
-use trinity_study::explore::{Exploration, Odds, Ranking, Silicon};
+use trinity_sim::Estimate;
+use trinity_study::explore::{Exploration, Odds, Ranking, Split};
 use trinity_study::search::Found;
 use trinity_tensor::Class;
 
 pub fn text(found: &Exploration, colour: bool) -> String {
-    let mut text = String::new();
-    for sentence in &found.answer {
-        text += sentence;
-        text.push('\n');
-    }
+    let mut text: String = found.answer.iter().map(|sentence| format!("{sentence}\n")).collect();
     text += &format!("\nEach codec at its best{}\n", within(found));
     text += &rankings(found).render(colour);
     text += "\nWhat each plays\n";
@@ -39,31 +36,29 @@ pub fn text(found: &Exploration, colour: bool) -> String {
 
 /// How each scenario cuts the job and what its GPUs have.
 pub fn layouts(found: &Exploration) -> Table {
-    let mut table = Table::new(["codec", "plays"]);
-    for ranking in &found.rankings {
-        let plays = ranking.layout.clone().unwrap_or_else(|| "nothing fits".into());
-        table.row([ranking.scenario.clone(), plays]);
-    }
-    table
+    Table::of(&found.rankings)
+        .column("codec", |ranking| &ranking.scenario)
+        .column("plays", |ranking| ranking.layout.as_deref().unwrap_or("nothing fits"))
+        .end()
 }
 
 /// Every scenario's odds.
 pub fn chances(odds: &Odds) -> Table {
-    let mut table = Table::new(["codec", "best in", "gain, median", "5 %", "95 %"]);
-    for one in &odds.chances {
-        let gain = [one.gain.median, one.gain.low, one.gain.high].map(|gain| format!("{gain:.3}×"));
-        table.row([one.scenario.clone(), percent(one.best)].into_iter().chain(gain));
-    }
-    table
+    Table::of(&odds.chances)
+        .column("codec", |one| &one.scenario)
+        .column("best in", |one| percent(one.best))
+        .column("gain, median", |one| format!("{:.3}×", one.gain.median))
+        .column("5 %", |one| format!("{:.3}×", one.gain.low))
+        .column("95 %", |one| format!("{:.3}×", one.gain.high))
+        .end()
 }
 
 /// The inputs that explain anything of the gain's variance.
 pub fn decides(odds: &Odds) -> Table {
-    let mut table = Table::new(["input", "of the variance"]);
-    for one in odds.decides.iter().filter(|one| one.share >= 0.005) {
-        table.row([one.input.clone(), percent(one.share)]);
-    }
-    table
+    Table::of(odds.decides.iter().filter(|one| one.share >= 0.005))
+        .column("input", |one| &one.input)
+        .column("of the variance", |one| percent(one.share))
+        .end()
 }
 
 /// The designs that no other beats.
@@ -73,12 +68,12 @@ pub fn search(found: &Found, colour: bool) -> String {
 }
 
 pub fn designs(found: &Found) -> Table {
-    let mut table = Table::new(["design", "bits/value", "encoder mm²", "pJ/bit"]);
-    for (row, _) in &found.front {
-        let figures = [format!("{:.3}", row.bits_per_value), sig3(row.area_mm2), sig3(row.pj_per_bit)];
-        table.row([row.design.clone()].into_iter().chain(figures));
-    }
-    table
+    Table::of(&found.front)
+        .column("design", |(row, _)| &row.design)
+        .column("bits/value", |(row, _)| format!("{:.3}", row.bits_per_value))
+        .column("encoder mm²", |(row, _)| sig3(row.area_mm2))
+        .column("pJ/bit", |(row, _)| sig3(row.pj_per_bit))
+        .end()
 }
 
 fn within(found: &Exploration) -> String {
@@ -91,58 +86,51 @@ fn percent(share: f64) -> String {
 
 /// Every scenario at the budget, the best first.
 pub fn rankings(found: &Exploration) -> Table {
-    let mut table = Table::new([
-        "codec",
-        "tokens/s",
-        "over none",
-        "J/token",
-        "area mm²",
-        "GPUs",
-        "GPU",
-        "NIC",
-        "codec",
-        "waits most for",
-    ]);
-    for ranking in &found.rankings {
-        table.row(cells(ranking, found));
-    }
-    table
-}
-
-fn cells(ranking: &Ranking, found: &Exploration) -> Vec<String> {
-    let (Some(best), Some(split)) = (&ranking.best, ranking.split) else {
-        let nothing = std::iter::repeat_n(String::from("-"), 8);
-        return [ranking.scenario.clone()]
-            .into_iter()
-            .chain(nothing)
-            .chain(["nothing fits".into()])
-            .collect();
+    // A scenario that nothing fits has dashes.
+    let fits = |ranking: &Ranking, said: &dyn Fn(&Estimate, &Split) -> String| {
+        let both = ranking.best.as_ref().zip(ranking.split.as_ref());
+        both.map_or_else(|| "-".to_owned(), |(best, split)| said(&best.estimate, split))
     };
-    let over = ranking.over_baseline.filter(|_| ranking.scenario != found.baseline);
-    // Compute is what a cluster is for; what it waits for is the rest.
-    let waits = ranking.time.iter().find(|part| part.name != "compute");
-    vec![
-        ranking.scenario.clone(),
-        sig3(best.estimate.tokens_per_s),
-        over.map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}×")),
-        sig3(best.estimate.energy_j_per_token),
-        sig3(best.estimate.area_mm2),
-        split.gpus.to_string(),
-        percent(split.gpu),
-        percent(split.nic),
-        percent(split.codec),
-        waits.map_or_else(|| "nothing".into(), |part| format!("{}, {}", part.name, percent(part.share))),
-    ]
+    let over = |ranking: &Ranking| ranking.over_baseline.filter(|_| ranking.scenario != found.baseline);
+    Table::of(&found.rankings)
+        .column("codec", |own| &own.scenario)
+        .column("tokens/s", |own| fits(own, &|best, _| sig3(best.tokens_per_s)))
+        .column("over none", |own| {
+            fits(own, &|_, _| over(own).map_or_else(|| "-".into(), |ratio| format!("{ratio:.3}×")))
+        })
+        .column("J/token", |own| fits(own, &|best, _| sig3(best.energy_j_per_token)))
+        .column("area mm²", |own| fits(own, &|best, _| sig3(best.area_mm2)))
+        .column("GPUs", |own| fits(own, &|_, split| split.gpus.to_string()))
+        .column("GPU", |own| fits(own, &|_, split| percent(split.gpu)))
+        .column("NIC", |own| fits(own, &|_, split| percent(split.nic)))
+        .column("codec", |own| fits(own, &|_, split| percent(split.codec)))
+        .column("waits most for", waits)
+        .end()
 }
 
-/// A row for each class, a column for each coder.
-pub fn bits(found: &Exploration) -> Table {
+/// Compute is what a cluster is for; what it waits for is the rest.
+fn waits(ranking: &Ranking) -> String {
+    if ranking.best.is_none() || ranking.split.is_none() {
+        return "nothing fits".into();
+    }
+    let waits = ranking.time.iter().find(|part| part.name != "compute");
+    waits.map_or_else(|| "nothing".into(), |part| format!("{}, {}", part.name, percent(part.share)))
+}
+
+/// Who coded, each once.
+pub fn coders(found: &Exploration) -> Vec<&str> {
     let mut coders: Vec<&str> = Vec::new();
     for bits in &found.bits {
         if !coders.contains(&bits.coder.as_str()) {
             coders.push(&bits.coder);
         }
     }
+    coders
+}
+
+/// A row for each class, a column for each coder.
+pub fn bits(found: &Exploration) -> Table {
+    let coders = coders(found);
     let mut table = Table::new(["class", "tensors"].into_iter().chain(coders.iter().copied()));
     for class in Class::ALL {
         let own: Vec<_> = found.bits.iter().filter(|bits| bits.class == class).collect();
@@ -159,58 +147,40 @@ pub fn bits(found: &Exploration) -> Table {
 
 /// A row for each class and coder of a training job.
 pub fn trained(found: &Exploration) -> Table {
-    let mut table = Table::new(["class", "coder", "bits", "runs", "from"]);
-    for own in &found.trained {
-        let bits = own.bits_per_value.map_or_else(|| "as it is".into(), |bits| format!("{bits:.2}"));
-        table.row([own.class.to_string(), own.coder.clone(), bits, own.runs.to_string(), own.source.clone()]);
-    }
-    table
+    Table::of(&found.trained)
+        .column("class", |own| own.class)
+        .column("coder", |own| &own.coder)
+        .column("bits", |own| own.bits_per_value.map_or("as it is".into(), |bits| format!("{bits:.2}")))
+        .column("runs", |own| own.runs)
+        .column("from", |own| &own.source)
+        .end()
 }
 
 /// What each codec costs, and where that is from.
 pub fn silicon(found: &Exploration) -> Table {
-    let mut table = Table::new([
-        "codec",
-        "coder",
-        "node",
-        "enc mm²",
-        "dec mm²",
-        "enc Gbit/s",
-        "dec Gbit/s",
-        "enc pJ/bit",
-        "dec pJ/bit",
-        "off by",
-        "from",
-    ]);
-    for silicon in &found.silicon {
-        table.row(silicon_cells(silicon));
-    }
-    table
-}
-
-fn silicon_cells(silicon: &Silicon) -> Vec<String> {
     let known = |value: f64| if value == 0.0 { "0".into() } else { sig3(value) };
-    vec![
-        silicon.candidate.clone(),
-        silicon.coder.clone(),
-        silicon.node.clone(),
-        known(silicon.encoder.area_mm2),
-        known(silicon.decoder.area_mm2),
-        sig3(silicon.encoder.throughput_gbps),
-        sig3(silicon.decoder.throughput_gbps),
-        sig3(silicon.encoder.pj_per_bit),
-        sig3(silicon.decoder.pj_per_bit),
-        silicon.area_factor.map_or_else(|| "not known".into(), |factor| format!("{factor:.1}×")),
-        format!("{} ({})", silicon.origin.words(), silicon.source),
-    ]
+    Table::of(&found.silicon)
+        .column("codec", |own| &own.candidate)
+        .column("coder", |own| &own.coder)
+        .column("node", |own| &own.node)
+        .column("enc mm²", |own| known(own.encoder.area_mm2))
+        .column("dec mm²", |own| known(own.decoder.area_mm2))
+        .column("enc Gbit/s", |own| sig3(own.encoder.throughput_gbps))
+        .column("dec Gbit/s", |own| sig3(own.decoder.throughput_gbps))
+        .column("enc pJ/bit", |own| sig3(own.encoder.pj_per_bit))
+        .column("dec pJ/bit", |own| sig3(own.decoder.pj_per_bit))
+        .column("off by", |own| {
+            own.area_factor.map_or_else(|| "not known".into(), |factor| format!("{factor:.1}×"))
+        })
+        .column("from", |own| format!("{} ({})", own.origin.words(), own.source))
+        .end()
 }
 
 /// How far each link was from what is true.
 pub fn certainty(found: &Exploration) -> Table {
-    let mut table = Table::new(["link", "error", "measured on"]);
-    for link in &found.certainty {
-        let error = link.error.map_or_else(|| "not known".into(), percent);
-        table.row([link.link.clone(), error, link.basis.clone()]);
-    }
-    table
+    Table::of(&found.certainty)
+        .column("link", |link| &link.link)
+        .column("error", |link| link.error.map_or_else(|| "not known".into(), percent))
+        .column("measured on", |link| &link.basis)
+        .end()
 }

@@ -3,6 +3,7 @@
 use super::answer::{Answer, counts};
 use super::show::{list, paper};
 use crate::report::Report;
+use crate::table::Table;
 use serde_json::{Value, json};
 use trinity_study::figures::Claim;
 
@@ -29,24 +30,19 @@ pub fn report(title: &str, answers: &[Answer]) -> Report {
         "Ours less what it is held against, as a part of that, with 95 % intervals; the line is no difference",
         chart(&compared, 0.0, "difference"),
     );
-    let table = list(answers);
-    report.table("Every figure", table.headers(), table.rows());
+    report.add("Every figure", &list(answers));
     for answer in answers.iter().filter(|answer| !answer.claims.is_empty()) {
         report.heading(format!("{}: {}, {}", answer.id, answer.title, answer.verdict.words()));
-        let rows = answer.claims.iter().map(|claim| {
-            [
-                claim.says.clone(),
-                claim.quote.clone(),
-                paper(claim),
-                claim.found.clone(),
-                claim.outcome.words().into(),
-            ]
-        });
-        report.table(&answer.source, ["claim", "quoted", "source", "here", "outcome"], rows);
+        let claims = Table::of(&answer.claims)
+            .column("claim", |claim| &claim.says)
+            .column("quoted", |claim| &claim.quote)
+            .column("source", paper)
+            .column("here", |claim| &claim.found)
+            .column("outcome", |claim| claim.outcome.words())
+            .end();
+        report.add(&answer.source, &claims);
         report.paragraph(answer.provenance());
-        if let Some(note) = &answer.note {
-            report.paragraph(note);
-        }
+        report.paragraphs(&answer.note);
     }
     report
 }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
+use crate::row_cache;
 use crate::table::{Table, sig3};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use std::process::Command;
 use trinity_study::config::FigureFile;
 use trinity_study::explore::TENSORS;
 use trinity_study::figures::{Fingerprint, Input, MODELS, Recording, codecs_of, fingerprint, read};
-use trinity_tensor::ContentHash;
 
 /// What a command begins with where no command is run, but a recording is read: its name follows.
 pub const RECORDED: &str = "recorded ";
@@ -105,7 +105,7 @@ pub fn now_with(figure: &FigureFile, folders: &[PathBuf], recording: &Recording)
             "tensors.safetensors" => Some(TENSORS.to_vec()),
             name => folders.iter().find_map(|folder| std::fs::read(folder.join(name)).ok()),
         };
-        now.inputs.extend(bytes.map(|bytes| hashed(&input.file, &bytes)));
+        now.inputs.extend(bytes.map(|bytes| input_of(&input.file, &bytes)));
     }
     now
 }
@@ -150,10 +150,8 @@ fn machine(threads: usize) -> String {
     format!("{}, {threads} threads", model.map_or(std::env::consts::ARCH, |(_, name)| name.trim()))
 }
 
-fn hashed(name: &str, bytes: &[u8]) -> Input {
-    let mut hash = ContentHash::default();
-    hash.add(bytes);
-    Input { file: name.into(), bytes: bytes.len() as u64, hash: format!("{:016x}", hash.finish()) }
+fn input_of(name: &str, bytes: &[u8]) -> Input {
+    Input { file: name.into(), bytes: bytes.len() as u64, hash: row_cache::hashed(bytes) }
 }
 
 /// The files that the words of a command stand for.
@@ -165,14 +163,14 @@ fn filled(word: &str, out: &Path, args: &Args, inputs: &mut Vec<Input>) -> Resul
     if let Some((_, name, bytes)) = built_in.iter().find(|(mark, ..)| *mark == word) {
         let path = out.join(name);
         output::write(&path, bytes)?;
-        inputs.push(hashed(name, bytes));
+        inputs.push(input_of(name, bytes));
         return Ok(vec![path.into()]);
     }
     if word == "{synthetic}" {
         let path = out.join("synthetic.safetensors");
         let bytes = trinity_study::figures::synthetic().map_err(Failure::run)?;
         output::write(&path, &bytes)?;
-        inputs.push(hashed("synthetic.safetensors", &bytes));
+        inputs.push(input_of("synthetic.safetensors", &bytes));
         return Ok(vec![path.into()]);
     }
     if word == "{captured}" {
@@ -211,7 +209,7 @@ fn beside(path: &Path) -> Vec<PathBuf> {
 fn taken(path: &Path, inputs: &mut Vec<Input>) -> Result<OsString, Stopped> {
     let bytes = std::fs::read(path).map_err(|error| output::cannot("read", path, &error))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    inputs.push(hashed(&name, &bytes));
+    inputs.push(input_of(&name, &bytes));
     output::protect(path);
     Ok(path.into())
 }

@@ -8,24 +8,20 @@ use trinity_study::figures::Claim;
 
 /// Every figure in a row.
 pub fn list(answers: &[Answer]) -> Table {
-    let mut table = Table::new(["figure", "verdict", "claims", "judged on", "s", "title", "remark"]);
-    for answer in answers {
-        let judged_on = match (&answer.by, answer.claims.is_empty()) {
-            (Some(by), _) => by.short(),
-            (None, true) => "-".into(),
-            (None, false) => "data of the command".into(),
-        };
-        table.row([
-            answer.id.clone(),
-            answer.verdict.words().to_owned(),
-            answer.tally(),
-            judged_on,
-            answer.seconds.map_or_else(|| "-".into(), |seconds| seconds.to_string()),
-            answer.title.clone(),
-            remark(answer),
-        ]);
-    }
-    table
+    let judged_on = |answer: &Answer| match (&answer.by, answer.claims.is_empty()) {
+        (Some(by), _) => by.short(),
+        (None, true) => "-".into(),
+        (None, false) => "data of the command".into(),
+    };
+    Table::of(answers)
+        .column("figure", |answer| &answer.id)
+        .column("verdict", |answer| answer.verdict.words())
+        .column("claims", Answer::tally)
+        .column("judged on", judged_on)
+        .column("s", |answer| answer.seconds.map_or_else(|| "-".into(), |seconds| seconds.to_string()))
+        .column("title", |answer| &answer.title)
+        .column("remark", remark)
+        .end()
 }
 
 fn remark(answer: &Answer) -> String {
@@ -56,11 +52,12 @@ pub fn one(answer: &Answer, ctx: &Context) -> String {
         let _ = writeln!(text, "  {why}");
     }
     if !answer.claims.is_empty() {
-        let mut table = Table::new(["claim", "source", "here", "outcome"]);
-        for claim in &answer.claims {
-            let cells = [claim.says.clone(), paper(claim), claim.found.clone(), claim.outcome.words().into()];
-            table.row(cells);
-        }
+        let table = Table::of(&answer.claims)
+            .column("claim", |claim| &claim.says)
+            .column("source", paper)
+            .column("here", |claim| &claim.found)
+            .column("outcome", |claim| claim.outcome.words())
+            .end();
         let _ = write!(text, "\n{}\n", table.render(ctx.colour));
         let mut quotes: Vec<&str> = answer.claims.iter().map(|claim| claim.quote.as_str()).collect();
         quotes.dedup();

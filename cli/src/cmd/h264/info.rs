@@ -19,47 +19,38 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let stream = video::read(&args.input)?;
-    if let Some(failure) = video::misread("h264", &args.input, &stream) {
-        return Err(failure);
-    }
+    let stream = video::read("h264", &args.input)?;
     let seen = trinity_h264::inspect(&stream)
         .map_err(|error| Failure::input(format_args!("{}: {error}", args.input.display())))?;
-    if ctx.json {
-        return ctx.print_json(&to_json(&seen));
-    }
-    let mut text = format!(
-        "{} frame{} of {}×{}, {} slices, {} bytes\n\n",
-        seen.frames,
-        if seen.frames == 1 { "" } else { "s" },
-        seen.size.0,
-        seen.size.1,
-        seen.slices.len(),
-        seen.bytes
-    );
-    text += &parameter_sets(&seen);
-    text.push('\n');
-    let mut bits = Table::new(["bits", "share %", "what"]);
-    for (what, count) in bit_rows(&seen) {
-        let share = 100.0 * count as f64 / (seen.bytes as f64 * 8.0);
-        bits.row([count.to_string(), format!("{share:.1}"), what.to_string()]);
-    }
-    text += &bits.render(ctx.colour);
-    text.push('\n');
-    let mut slices = Table::new(["slice", "type", "picture", "first MB", "PPS", "QP", "bytes"]);
-    for (at, slice) in seen.slices.iter().enumerate() {
-        slices.row([
-            at.to_string(),
-            if slice.nal_unit_type == 5 { "I (IDR)" } else { "I" }.to_string(),
-            format!("{:?}", slice.structure),
-            slice.first_mb.to_string(),
-            slice.pps_id.to_string(),
-            slice.qp.to_string(),
-            slice.bytes.to_string(),
-        ]);
-    }
-    text += &slices.render(ctx.colour);
-    ctx.print(text)
+    let share = |count: u64| format!("{:.1}", 100.0 * count as f64 / (seen.bytes as f64 * 8.0));
+    let bits = Table::of(bit_rows(&seen))
+        .column("bits", |(_, count)| count)
+        .column("share %", |(_, count)| share(count))
+        .column("what", |(what, _)| what)
+        .end();
+    let slices = Table::of(seen.slices.iter().enumerate())
+        .column("slice", |(at, _)| at)
+        .column("type", |(_, slice)| if slice.nal_unit_type == 5 { "I (IDR)" } else { "I" })
+        .column("picture", |(_, slice)| format!("{:?}", slice.structure))
+        .column("first MB", |(_, slice)| slice.first_mb)
+        .column("PPS", |(_, slice)| slice.pps_id)
+        .column("QP", |(_, slice)| slice.qp)
+        .column("bytes", |(_, slice)| slice.bytes)
+        .end();
+    ctx.show(&to_json(&seen), || {
+        format!(
+            "{} frame{} of {}×{}, {} slices, {} bytes\n\n{}\n{}\n{}",
+            seen.frames,
+            if seen.frames == 1 { "" } else { "s" },
+            seen.size.0,
+            seen.size.1,
+            seen.slices.len(),
+            seen.bytes,
+            parameter_sets(&seen),
+            bits.render(ctx.colour),
+            slices.render(ctx.colour)
+        )
+    })
 }
 
 fn bit_rows(seen: &Inspection) -> [(&'static str, u64); 3] {

@@ -53,10 +53,7 @@ struct FrameInfo {
 }
 
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
-    let stream = video::read(&args.input)?;
-    if let Some(failure) = video::misread("h265", &args.input, &stream) {
-        return Err(failure);
-    }
+    let stream = video::read("h265", &args.input)?;
     let mut info = Info { parameter_sets: parameter_sets(&stream), ..Info::default() };
     let mut failure = None;
     for decoded in trinity_h265::frames(&stream) {
@@ -68,11 +65,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
             }
         }
     }
-    if ctx.json {
-        ctx.print_json(&info)?;
-    } else {
-        ctx.print(render(&info, ctx.colour))?;
-    }
+    ctx.show(&info, || render(&info, ctx.colour))?;
     failure.map_or(Ok(()), Err)
 }
 
@@ -223,33 +216,20 @@ fn render(info: &Info, colour: bool) -> String {
     if info.frames.is_empty() {
         return text;
     }
-    let mut table = Table::new([
-        "frame",
-        "POC",
-        "slices",
-        "hash",
-        "bits",
-        "bits/sample",
-        "prediction %",
-        "residual %",
-        "side %",
-        "PCM %",
-    ]);
-    for (index, frame) in info.frames.iter().enumerate() {
-        let share = |bits: u64| format!("{:.1}", 100.0 * bits as f64 / frame.bits.max(1) as f64);
-        table.row([
-            index.to_string(),
-            frame.poc.to_string(),
-            frame.slices.clone(),
-            frame.picture_hash.to_string(),
-            frame.bits.to_string(),
-            sig3(frame.bits_per_sample),
-            share(frame.prediction_bits),
-            share(frame.residual_bits),
-            share(frame.side_bits),
-            share(frame.pcm_bits),
-        ]);
-    }
+    let share =
+        |frame: &FrameInfo, bits: u64| format!("{:.1}", 100.0 * bits as f64 / frame.bits.max(1) as f64);
+    let table = Table::of(info.frames.iter().enumerate())
+        .column("frame", |(at, _)| at)
+        .column("POC", |(_, frame)| frame.poc)
+        .column("slices", |(_, frame)| &frame.slices)
+        .column("hash", |(_, frame)| frame.picture_hash)
+        .column("bits", |(_, frame)| frame.bits)
+        .column("bits/sample", |(_, frame)| sig3(frame.bits_per_sample))
+        .column("prediction %", |(_, frame)| share(frame, frame.prediction_bits))
+        .column("residual %", |(_, frame)| share(frame, frame.residual_bits))
+        .column("side %", |(_, frame)| share(frame, frame.side_bits))
+        .column("PCM %", |(_, frame)| share(frame, frame.pcm_bits))
+        .end();
     text.push('\n');
     text.push_str(&table.render(colour));
     text

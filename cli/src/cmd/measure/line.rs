@@ -85,12 +85,13 @@ pub fn delta(point: &DeltaPoint) -> String {
 
 /// Multiprocessors for the rates that wires have; empty where it was not measured.
 pub fn needed(calibration: &Calibration) -> Table {
-    let mut table = Table::new(["GB/s of bf16", "SMs that encode it", "SMs that decode it"]);
-    let Some(codec) = &calibration.software else { return table };
     let count = |count: Option<u32>| count.map_or_else(|| "more than there are".into(), |n| n.to_string());
-    for gb_per_s in [12.5, 50.0, 100.0, 400.0] {
-        let (encode, decode) = codec.multiprocessors_for(gb_per_s);
-        table.row([gb_per_s.to_string(), count(encode), count(decode)]);
-    }
-    table
+    let rows = calibration.software.iter().flat_map(|codec| {
+        [12.5, 50.0, 100.0, 400.0].map(|gb_per_s| (gb_per_s, codec.multiprocessors_for(gb_per_s)))
+    });
+    Table::of(rows)
+        .column("GB/s of bf16", |(gb_per_s, _)| gb_per_s)
+        .column("SMs that encode it", |(_, (encode, _))| count(encode))
+        .column("SMs that decode it", |(_, (_, decode))| count(decode))
+        .end()
 }

@@ -56,18 +56,12 @@ pub fn run(args: &BenchArgs, library: &Library, ctx: &Context) -> Result<(), Fai
             asked_per_second: asked,
         });
     }
-    if ctx.json {
-        return ctx.print_json(&rates);
-    }
-    let mut table = Table::new(["", "count", "s", "per second of one core", "asked"]);
-    for rate in &rates {
-        table.row([
-            rate.what.to_owned(),
-            rate.count.to_string(),
-            sig3(rate.seconds),
-            sig3(rate.per_second),
-            sig3(rate.asked_per_second),
-        ]);
-    }
-    ctx.print(table.render(ctx.colour))
+    let table = Table::of(&rates)
+        .column("", |rate| rate.what)
+        .column("count", |rate| rate.count)
+        .column("s", |rate| sig3(rate.seconds))
+        .column("per second of one core", |rate| sig3(rate.per_second))
+        .column("asked", |rate| sig3(rate.asked_per_second))
+        .end();
+    ctx.show(&rates, || table.render(ctx.colour))
 }

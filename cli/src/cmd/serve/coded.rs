@@ -82,10 +82,7 @@ pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Fai
         MapError::File(why) => why.into(),
         other => Failure::input(other),
     })?;
-    match ctx.json {
-        true => ctx.print_json(&map)?,
-        false => ctx.print(text(&map, ctx.colour))?,
-    }
+    ctx.show(&map, || text(&map, ctx.colour))?;
     if let Some(folder) = &args.out {
         output::lock(folder, "serve-codec")?;
         page(&map).write(&folder.join("report.html"))?;
@@ -150,34 +147,19 @@ fn answer(map: &Map) -> Vec<String> {
 }
 
 fn table(map: &Map) -> Table {
-    let mut table = Table::new([
-        "cache",
-        "context",
-        "in flight",
-        "tokens/s",
-        "coded",
-        "× (interval)",
-        "TTFT ms",
-        "coded",
-        "× sooner (interval)",
-        "",
-    ]);
-    for cell in &map.cells {
-        let time = |own: Option<f64>| own.map_or(String::new(), sig3);
-        table.row([
-            cell.place.name().to_owned(),
-            cell.context.to_string(),
-            cell.concurrency.to_string(),
-            time(cell.plain.map(|own| own.tokens_per_s)),
-            time(cell.coded.map(|own| own.tokens_per_s)),
-            ratio(cell.tokens),
-            time(cell.plain.map(|own| own.ttft_s * 1e3)),
-            time(cell.coded.map(|own| own.ttft_s * 1e3)),
-            ratio(cell.ttft),
-            word(cell.verdict).to_owned(),
-        ]);
-    }
-    table
+    let time = |own: Option<f64>| own.map_or(String::new(), sig3);
+    Table::of(&map.cells)
+        .column("cache", |cell| cell.place.name())
+        .column("context", |cell| cell.context)
+        .column("in flight", |cell| cell.concurrency)
+        .column("tokens/s", |cell| time(cell.plain.map(|own| own.tokens_per_s)))
+        .column("coded", |cell| time(cell.coded.map(|own| own.tokens_per_s)))
+        .column("× (interval)", |cell| ratio(cell.tokens))
+        .column("TTFT ms", |cell| time(cell.plain.map(|own| own.ttft_s * 1e3)))
+        .column("coded", |cell| time(cell.coded.map(|own| own.ttft_s * 1e3)))
+        .column("× sooner (interval)", |cell| ratio(cell.ttft))
+        .column("", |cell| word(cell.verdict))
+        .end()
 }
 
 fn text(map: &Map, colour: bool) -> String {
@@ -186,10 +168,7 @@ fn text(map: &Map, colour: bool) -> String {
 
 fn page(map: &Map) -> Report {
     let mut report = Report::new(format!("{}: what coding its KV cache buys", map.request.ask.model));
-    report.heading("Answer");
-    for sentence in answer(map) {
-        report.paragraph(sentence);
-    }
+    report.heading("Answer").paragraphs(answer(map));
     for place in Place::ALL {
         let gain: fn(&Cell) -> Option<Ratio> = match place {
             Place::Hbm => |cell: &Cell| cell.tokens,
@@ -217,7 +196,6 @@ fn page(map: &Map) -> Report {
             report.plot(format!("Cache {}: {what}", place.name()), &plot);
         }
     }
-    let all = table(map);
-    report.table("Every cell", all.headers(), all.rows());
+    report.add("Every cell", &table(map));
     report
 }

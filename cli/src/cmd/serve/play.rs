@@ -116,25 +116,18 @@ pub fn run(args: &PlayArgs, library: &Library, ctx: &Context) -> Result<(), Fail
         PlayError::Trace(why) => why.into(),
         other => Failure::input(other),
     })?;
-    if ctx.json {
-        return ctx.print_json(&outcome);
-    }
-    ctx.print(text(&outcome, ctx.colour))
+    ctx.show(&outcome, || text(&outcome, ctx.colour))
 }
 
 fn text(outcome: &PlayOutcome, colour: bool) -> String {
     let (played, watched) = (&outcome.played, &outcome.watched);
-    let mut table = Table::new(["", "mean", "p50", "p90", "p99"]);
-    for (name, own) in [("TTFT ms", &watched.ttft), ("TPOT ms", &watched.tpot)] {
-        let within = &own.within;
-        let cells = [
-            (own.mean_s, within.mean_s),
-            (own.p50_s, within.p50_s),
-            (own.p90_s, within.p90_s),
-            (own.p99_s, within.p99_s),
-        ];
-        table.row([vec![name.to_owned()], cells.map(milliseconds).to_vec()].concat());
-    }
+    let table = Table::of([("TTFT ms", &watched.ttft), ("TPOT ms", &watched.tpot)])
+        .column("", |(name, _)| name)
+        .column("mean", |(_, own)| milliseconds((own.mean_s, own.within.mean_s)))
+        .column("p50", |(_, own)| milliseconds((own.p50_s, own.within.p50_s)))
+        .column("p90", |(_, own)| milliseconds((own.p90_s, own.within.p90_s)))
+        .column("p99", |(_, own)| milliseconds((own.p99_s, own.within.p99_s)))
+        .end();
     let thrown = match played.preempted {
         0 => String::new(),
         count => format!(", {count} times a sequence was thrown out of the cache"),

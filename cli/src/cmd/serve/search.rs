@@ -66,32 +66,18 @@ pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Fa
 }
 
 fn text(outcome: &DeploymentOutcome, colour: bool) -> String {
-    let mut table = Table::new([
-        "deployment (prompts : answers)",
-        "GPUs",
-        "in flight",
-        "tokens/s",
-        "per GPU",
-        "TTFT ms",
-        "TPOT ms",
-        "steady TTFT p99 ms",
-        "batch of a rank",
-        "closed form tokens/s",
-    ]);
-    for own in &outcome.ranked {
-        table.row([
-            own.name.clone(),
-            own.gpus.to_string(),
-            own.concurrency.to_string(),
-            plus_minus(own.tokens_per_s, own.tokens_per_s_half_width),
-            sig3(own.tokens_per_s_per_gpu),
-            sig3(own.ttft_s * 1e3),
-            sig3(own.tpot_s * 1e3),
-            milliseconds((own.ttft_p99_s, own.ttft_p99_within_s)),
-            sig3(own.batch),
-            sig3(own.closed_form_tokens_per_s),
-        ]);
-    }
+    let table = Table::of(&outcome.ranked)
+        .column("deployment (prompts : answers)", |own| &own.name)
+        .column("GPUs", |own| own.gpus)
+        .column("in flight", |own| own.concurrency)
+        .column("tokens/s", |own| plus_minus(own.tokens_per_s, own.tokens_per_s_half_width))
+        .column("per GPU", |own| sig3(own.tokens_per_s_per_gpu))
+        .column("TTFT ms", |own| sig3(own.ttft_s * 1e3))
+        .column("TPOT ms", |own| sig3(own.tpot_s * 1e3))
+        .column("steady TTFT p99 ms", |own| milliseconds((own.ttft_p99_s, own.ttft_p99_within_s)))
+        .column("batch of a rank", |own| sig3(own.batch))
+        .column("closed form tokens/s", |own| sig3(own.closed_form_tokens_per_s))
+        .end();
     let best = outcome.ranked.first().map_or(String::new(), |own| {
         format!(
             "{}: {} tokens/s, {} a GPU, with {} in flight.\n",

@@ -165,24 +165,14 @@ pub fn json(rates: &[Throughput]) -> Value {
 }
 
 pub fn text(rates: &[Throughput], colour: bool) -> String {
-    let mut table = Table::new([
-        "processes",
-        "threads of each",
-        "configurations/CPU s",
-        "full estimates/CPU s",
-        "configurations/s",
-        "over one thread",
-    ]);
-    for rate in rates {
-        table.row([
-            rate.processes.to_string(),
-            rate.threads.to_string(),
-            significant(rate.per_cpu_second()),
-            significant(rate.feasible_per_cpu_second()),
-            significant(rate.per_second()),
-            format!("{:.2}×", rate.per_second() / rates[0].per_second()),
-        ]);
-    }
+    let table = Table::of(rates)
+        .column("processes", |rate| rate.processes)
+        .column("threads of each", |rate| rate.threads)
+        .column("configurations/CPU s", |rate| significant(rate.per_cpu_second()))
+        .column("full estimates/CPU s", |rate| significant(rate.feasible_per_cpu_second()))
+        .column("configurations/s", |rate| significant(rate.per_second()))
+        .column("over one thread", |rate| format!("{:.2}×", rate.per_second() / rates[0].per_second()))
+        .end();
     let mut text = table.render(colour);
     if let [_, threads, processes] = rates {
         text += &format!(

@@ -1,7 +1,9 @@
 //! Shards on disk: where a run stands and what it has seen. Their rows are in
 //! `rows.rs`.
 
+use crate::input::unreadable;
 use crate::json_path::JsonPath;
+use crate::row_cache::hashed;
 use crate::{context::Context, failure::Failure, output};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -9,7 +11,6 @@ use std::path::{Path, PathBuf};
 use trinity_sim::sweep::Accumulator;
 pub use trinity_study::Shard;
 use trinity_study::sweep::Study;
-use trinity_tensor::ContentHash;
 
 /// Where a shard stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,7 +25,8 @@ pub struct State {
     /// from before it was written down.
     #[serde(default)]
     pub version: String,
-    stem: String,
+    /// What the files of the shard are called.
+    pub stem: String,
     pub start: u64,
     pub end: u64,
     /// The first point not yet seen.
@@ -103,11 +105,6 @@ impl State {
         }
     }
 
-    /// What the files of the shard are called.
-    pub fn stem(&self) -> &str {
-        &self.stem
-    }
-
     pub fn path(&self, out: &Path) -> PathBuf {
         out.join(format!("{}.json", self.stem))
     }
@@ -119,7 +116,7 @@ impl State {
 
     pub fn save(&self, out: &Path) -> Result<(), Failure> {
         let mut text = serde_json::to_string(self).map_err(Failure::run)?;
-        let sum = checksum(&text);
+        let sum = hashed(text.as_bytes());
         // The last key of the object, so that the file stays one JSON document.
         text.pop();
         text.push_str(&format!("{CHECKSUM_KEY}{sum}\"}}"));
@@ -133,7 +130,9 @@ impl State {
             None => text.to_owned(),
             Some(at) => {
                 let state = format!("{}}}", &text[..at]);
-                if text[at + CHECKSUM_KEY.len()..].strip_suffix("\"}") != Some(checksum(&state).as_str()) {
+                if text[at + CHECKSUM_KEY.len()..].strip_suffix("\"}")
+                    != Some(hashed(state.as_bytes()).as_str())
+                {
                     return Err("its checksum does not match".into());
                 }
                 state
@@ -152,19 +151,11 @@ impl State {
 /// What stands before a checkpoint's checksum.
 const CHECKSUM_KEY: &str = ",\"checksum\":\"";
 
-/// A hash of a checkpoint without its checksum.
-fn checksum(state: &str) -> String {
-    let mut hash = ContentHash::default();
-    hash.add(state.as_bytes());
-    format!("{:016x}", hash.finish())
-}
-
 /// Every shard in the folders.
 pub fn find(folders: &[PathBuf]) -> Result<Vec<(PathBuf, State)>, Failure> {
     let mut states = Vec::new();
     for folder in folders {
-        let entries = fs::read_dir(folder)
-            .map_err(|error| Failure::input(format_args!("cannot read `{}`: {error}", folder.display())))?;
+        let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
         let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         paths.sort();
         for path in paths {

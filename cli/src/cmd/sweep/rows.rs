@@ -8,6 +8,7 @@
 
 use super::files::State;
 use crate::failure::Failure;
+use crate::input::unreadable;
 use crate::output::{self, cannot};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -25,7 +26,7 @@ struct Key(String);
 
 impl Key {
     fn of(state: &State) -> Self {
-        Self(format!("{} {} {}", state.fingerprint, state.version, state.stem()))
+        Self(format!("{} {} {}", state.fingerprint, state.version, state.stem))
     }
 
     /// The line that begins a block.
@@ -157,9 +158,7 @@ pub fn read(
     mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let path = state.rows_path(folder);
-    let file = File::open(&path).map_err(|error| {
-        Failure::input(format_args!("cannot read `{}`: {error}", path.display())).help(AGAIN)
-    })?;
+    let file = File::open(&path).map_err(|error| unreadable(&path, &error).help(AGAIN))?;
     if !state.in_blocks {
         return read_plain(state, &path, file, take);
     }

@@ -6,6 +6,7 @@ use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::Table;
 use crate::{context::Context, failure::Failure, output};
+use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
 use trinity_study::number::{grouped, significant};
@@ -22,11 +23,7 @@ pub fn serve(study: &Study, out: &Path, ctx: &Context) -> Result<(), Failure> {
     output::write(&out.join("serving.csv"), points_csv(study, &outcome).as_bytes())?;
     let answer = outcome.answer(study);
     report(study, &outcome.title, &answer).write(&out.join("report.html"))?;
-    if ctx.json {
-        ctx.print_json(&outcome)?;
-    } else {
-        ctx.print(text(study, &outcome.title, answer, ctx.colour))?;
-    }
+    ctx.show(&outcome, || text(study, &outcome.title, answer, ctx.colour))?;
     ctx.remark(format!(
         "{} points, {} requests simulated in {seconds:.1} s on {} threads; wrote {}",
         outcome.points.len(),
@@ -55,18 +52,26 @@ pub fn bench(study: &Study, ctx: &Context) -> Result<(), Failure> {
         let Ok(served) = trinity_sim::serving::serve(&service, &requests) else { continue };
         let seconds = started.elapsed().as_secs_f64();
         seen = Some(space.scenario_of(index));
-        rows.push((study.scenario_of(index).to_owned(), index, served.requests, seconds));
+        let scenario = study.scenario_of(index).to_owned();
+        rows.push(BenchRow { scenario, point: index, requests: served.requests, seconds });
     }
-    if ctx.json {
-        let row = |(scenario, point, requests, seconds): &(String, u64, usize, f64)| serde_json::json!({ "scenario": scenario, "point": point, "requests": requests, "seconds": seconds });
-        return ctx.print_json(&rows.iter().map(row).collect::<Vec<_>>());
-    }
-    let mut table = Table::new(["scenario", "point", "requests", "seconds on one core", "requests/s"]);
-    for (scenario, index, requests, seconds) in rows {
-        let rate = significant(requests as f64 / seconds);
-        table.row([scenario, index.to_string(), requests.to_string(), significant(seconds), rate]);
-    }
-    ctx.print(table.render(ctx.colour))
+    let table = Table::of(&rows)
+        .column("scenario", |row| &row.scenario)
+        .column("point", |row| row.point)
+        .column("requests", |row| row.requests)
+        .column("seconds on one core", |row| significant(row.seconds))
+        .column("requests/s", |row| significant(row.requests as f64 / row.seconds))
+        .end();
+    ctx.show(&rows, || table.render(ctx.colour))
+}
+
+/// How long a scenario's first point took.
+#[derive(Debug, Serialize)]
+struct BenchRow {
+    scenario: String,
+    point: u64,
+    requests: usize,
+    seconds: f64,
 }
 
 /// The study as a folder of its results remembers it.
@@ -92,10 +97,7 @@ fn text(study: &Study, title: &str, answer: ServingAnswer, colour: bool) -> Stri
 
 fn report(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
     let mut report = Report::new(title);
-    report.heading("Answer");
-    for sentence in &answer.sentences {
-        report.paragraph(sentence);
-    }
+    report.heading("Answer").paragraphs(&answer.sentences);
     let ServingAnswer { best, points, .. } = answer;
     report.table("Most requests within both objectives, by scenario", best.headers(), best.rows());
     for chart in &answer.charts {
@@ -104,10 +106,7 @@ fn report(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
             .plot(format!("Requests per second within both objectives, over the workload{of}"), &plot(chart));
     }
     for (workload, sentences) in &answer.workloads {
-        report.heading(workload);
-        for sentence in sentences {
-            report.paragraph(sentence);
-        }
+        report.heading(workload).paragraphs(sentences);
     }
     report.heading("Points");
     report.table("Every point; latencies at the rate stated", points.headers(), points.rows());

@@ -3,7 +3,6 @@
 
 use crate::{report::Report, table::Table};
 use serde_json::{Value, json};
-use trinity_validation::runs::Run;
 use trinity_validation::training::{self, Scored};
 use trinity_validation::validate::{Truth, ValidationOutcome};
 
@@ -18,7 +17,7 @@ pub fn page(truth: &Truth, outcome: &ValidationOutcome, errors: &Table) -> Repor
          are errors on rows that a fit did not see. The one-constant model multiplies operations by the one \
          number that suits the set best.",
     );
-    report.table("Errors by set", errors.headers(), errors.rows());
+    report.add("Errors by set", errors);
     report.heading("Predicted against measured");
     report.chart("Training iterations, seconds; the band is ±10 %", against(outcome));
     report.heading("Residuals by feature");
@@ -32,12 +31,13 @@ pub fn page(truth: &Truth, outcome: &ValidationOutcome, errors: &Table) -> Repor
     }
     report.heading("The worst ten");
     worst(&mut report, truth, outcome);
-    let mut facts = Table::new(["fact", "published", "source"]);
-    for fact in &truth.facts {
-        facts.row([fact.name.clone(), fact.value.to_string(), fact.source.clone()]);
-    }
+    let facts = Table::of(&truth.facts)
+        .column("fact", |fact| &fact.name)
+        .column("published", |fact| fact.value)
+        .column("source", |fact| &fact.source)
+        .end();
     report.heading("Published numbers");
-    report.table("What papers and pages print", facts.headers(), facts.rows());
+    report.add("What papers and pages print", &facts);
     report
 }
 
@@ -118,31 +118,21 @@ fn worst(report: &mut Report, truth: &Truth, outcome: &ValidationOutcome) {
         let error = |(scored, i): &(&Scored, usize)| scored.pairs[*i].error().abs();
         error(b).total_cmp(&error(a))
     });
-    let mut table = Table::new([
-        "row",
-        "measured s",
-        "predicted s",
-        "compute s",
-        "tensor s",
-        "pipeline s",
-        "data s",
-        "optimizer s",
-        "bubble s",
-    ]);
-    for (scored, i) in all.into_iter().take(10) {
-        let (pair, run): (_, &Run) = (&scored.pairs[i], &scored.runs[i]);
-        let Ok(parts) = training::breakdown(&truth.calibrations, run) else { continue };
-        let seconds = [
-            pair.measured,
-            pair.predicted,
-            parts.forward_s + parts.recompute_s + parts.backward_s,
-            parts.tensor.exposed_s,
-            parts.pipeline.exposed_s,
-            parts.data.exposed_s,
-            parts.optimizer_s,
-            parts.bubble_s,
-        ];
-        table.row(std::iter::once(pair.what.clone()).chain(seconds.iter().map(|s| format!("{s:.3}"))));
-    }
-    report.table("Where the model puts the time of the rows it errs most on", table.headers(), table.rows());
+    let broken_down = all.into_iter().take(10).filter_map(|(scored, at)| {
+        Some((&scored.pairs[at], training::breakdown(&truth.calibrations, &scored.runs[at]).ok()?))
+    });
+    let rows: Vec<_> = broken_down.collect();
+    let seconds = |s: f64| format!("{s:.3}");
+    let table = Table::of(&rows)
+        .column("row", |(pair, _)| &pair.what)
+        .column("measured s", |(pair, _)| seconds(pair.measured))
+        .column("predicted s", |(pair, _)| seconds(pair.predicted))
+        .column("compute s", |(_, own)| seconds(own.forward_s + own.recompute_s + own.backward_s))
+        .column("tensor s", |(_, own)| seconds(own.tensor.exposed_s))
+        .column("pipeline s", |(_, own)| seconds(own.pipeline.exposed_s))
+        .column("data s", |(_, own)| seconds(own.data.exposed_s))
+        .column("optimizer s", |(_, own)| seconds(own.optimizer_s))
+        .column("bubble s", |(_, own)| seconds(own.bubble_s))
+        .end();
+    report.add("Where the model puts the time of the rows it errs most on", &table);
 }

@@ -1,9 +1,8 @@
 //! An Annex B stream to frames, one at a time.
 
-use super::unreadable;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::input;
+use crate::input::{self, unreadable};
 use crate::output::{self, Draft, Named};
 use crate::video_io;
 use md5::{Digest, Md5};
