@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,9 +26,13 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 
 import trinity.torch
 
-TEXT = Path(__file__).resolve().parents[2] / "models/lm/data/eval.txt"
-#: Name, bits, options.
-OURS = {
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python/tests"))
+from ranks import free_port  # noqa: E402
+
+TEXT = ROOT / "models/lm/data/eval.txt"
+#: Bits and options of ours by name.
+OURS: dict[str, tuple[float, dict[str, Any]]] = {
     "trinity line-fast 2.6": (2.6, {}),
     "trinity line-fast 2.6 over √v": (2.6, {"scaled": True}),
     "trinity line-fast 1.4 over √v": (1.4, {"scaled": True}),
@@ -39,8 +43,6 @@ PLAIN = ("none (all-reduce)", "fp16_compress_hook", "powerSGD rank 4")
 
 
 class Model(nn.Module):
-    """Two layers of a transformer over bytes."""
-
     def __init__(self, width: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(256, width)
@@ -60,6 +62,23 @@ def batch(data: torch.Tensor, rank: int, step: int) -> torch.Tensor:
     return torch.stack([data[at : at + 65] for at in starts]).long()
 
 
+def register(model: nn.Module, name: str, optimizer: torch.optim.Optimizer, ours: tuple[float, dict[str, Any]] | None, **more: Any) -> Any:
+    """Gives a model the hook of that name: what counts the bytes it sends, where it has such."""
+    if ours is not None:
+        options = {**ours[1], **more}
+        over = optimizer if options.pop("scaled", False) else None
+        hook = trinity.torch.ddp_hook(ours[0], optimizer=over, **options)
+        model.register_comm_hook(None, hook)
+        return hook
+    if name.startswith("fp16"):
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif name.startswith("powerSGD"):
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=10)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        return state
+    return None
+
+
 def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, out: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
@@ -70,18 +89,7 @@ def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, o
     model = nn.parallel.DistributedDataParallel(Model(width), bucket_cap_mb=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     values = sum(one.numel() for one in model.parameters())
-    hook, state = None, None
-    if name in OURS:
-        bits, options = OURS[name]
-        options = dict(options)
-        over = optimizer if options.pop("scaled", False) else None
-        hook = trinity.torch.ddp_hook(bits, optimizer=over, **options)
-        model.register_comm_hook(None, hook)
-    elif name.startswith("fp16"):
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif name.startswith("powerSGD"):
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=10)
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    hook = register(model, name, optimizer, OURS.get(name))
     data = torch.frombuffer(bytearray(TEXT.read_bytes()), dtype=torch.uint8)
     losses, began = [], time.process_time()
     for step in range(steps):
@@ -94,13 +102,9 @@ def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, o
         losses.append(float(loss.detach()))
     seconds = time.process_time() - began
     plain = 2 * (ranks - 1) / ranks * 4 * values
-    sent = plain
+    sent = plain / 2 if name.startswith("fp16") else plain
     if hook is not None:
-        sent = hook.sent_bytes / steps
-    elif name.startswith("fp16"):
-        sent = plain / 2
-    elif state is not None:
-        sent = plain / max(state.compression_stats()[0], 1e-9)
+        sent = hook.sent_bytes / steps if name in OURS else plain / max(hook.compression_stats()[0], 1e-9)
     if rank == 0:
         row = {"hook": name, "loss": sum(losses[-10:]) / 10, "sent_kb": sent / 1e3, "bits": 32 * sent / plain, "cpu_ms": 1e3 * seconds / steps}
         Path(out).write_text(json.dumps({**row, "values": values}))
@@ -109,13 +113,9 @@ def train(rank: int, ranks: int, port: int, name: str, steps: int, width: int, o
 
 
 def run(name: str, asked: argparse.Namespace) -> dict[str, float]:
-    """One training with a hook, in processes of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "row.json")
-        mp.spawn(train, args=(asked.ranks, port, name, asked.steps, asked.width, out), nprocs=asked.ranks)
+        mp.spawn(train, args=(asked.ranks, free_port(), name, asked.steps, asked.width, out), nprocs=asked.ranks)
         row: dict[str, float] = json.loads(Path(out).read_text())
     print(f"{name}: {row['cpu_ms']:.0f} ms", file=sys.stderr, flush=True)
     return row

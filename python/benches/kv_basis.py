@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import torch
-import transformers
-from kv_sink import Passages
+from kv_sink import Passages, opened
 
 from trinity.vllm import BlockStore
 from trinity.vllm._basis import Basis
@@ -38,47 +36,32 @@ def decoded(cache: torch.Tensor, form: Form, bits: float) -> tuple[torch.Tensor,
 
 
 def row(name: str, passages: Passages, form: Form, bits: float) -> str:
-    nats, divergence, same, size, tokens = 0.0, 0.0, 0.0, 0, 0
-    for one, layers, plain in zip(passages.tokens, passages.caches, passages.answers):
+    judged, size, tokens = [], 0, 0
+    for at, layers in enumerate(passages.caches):
         cache = torch.stack([torch.stack([side[0].transpose(0, 1) for side in layer]) for layer in layers])
         found, own = decoded(cache.to(form.dtype), form, bits)
         size, tokens = size + own, tokens + cache.shape[2]
-        answer = passages.rest(one, [(keys.transpose(0, 1)[None], values.transpose(0, 1)[None]) for keys, values in found])
-        targets = one[0, passages.prefix + 1 :, None]
-        nats += float((plain[:-1].gather(1, targets) - answer[:-1].gather(1, targets)).mean())
-        divergence += float((plain.exp() * (plain - answer)).sum(-1).mean())
-        same += float((plain.argmax(-1) == answer.argmax(-1)).float().mean())
-    count = len(passages.tokens)
-    return f"| {bits:g} bits{name} | {size / tokens:,.0f} | {nats / count:+.3f} | {divergence / count:.4f} | {same / count:.1%} |"
+        judged.append(passages.judged(at, [(keys.transpose(0, 1)[None], values.transpose(0, 1)[None]) for keys, values in found]))
+    nats, divergence, same = (sum(column) / len(judged) for column in zip(*judged))
+    return f"| {bits:g} bits{name} | {size / tokens:,.0f} | {nats:+.3f} | {divergence:.4f} | {same:.1%} |"
 
 
+@torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("text")
     parser.add_argument("basis")
-    parser.add_argument("--bits", default="2,3,4")
-    parser.add_argument("--block", type=int, default=128, help="tokens that are coded together")
-    parser.add_argument("--prefix", type=int, default=512)
-    parser.add_argument("--rest", type=int, default=128)
-    parser.add_argument("--passages", type=int, default=4)
-    asked = parser.parse_args()
-    from tokenizers import Tokenizer
-
-    ids = Tokenizer.from_file(str(Path(asked.model) / "tokenizer.json")).encode(Path(asked.text).read_text()).ids
-    basis = Basis.open(asked.basis)
-    with torch.no_grad():
-        model = transformers.AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32).eval()
-        passages = Passages(model, ids, asked.prefix, asked.rest, asked.passages)
-        own = model.config
-        angles = torch.arange(asked.prefix)[:, None] / own.rope_parameters["rope_theta"] ** (torch.arange(0, own.head_dim, 2) / own.head_dim)
-        rope = Rope(torch.cat([angles.cos(), angles.sin()], -1), interleaved=False)
-        form = Form(own.num_hidden_layers, torch.bfloat16, asked.block, own.num_key_value_heads, own.head_dim, SINK, rope)
-        basis.held_against_shape(asked.basis, form.shape)
-        print("| kept | bytes per token | nats per token lost | divergence | next tokens equal |\n|---|---:|---:|---:|---:|", flush=True)
-        for bits in map(float, asked.bits.split(",")):
-            for name, used in ("", None), (", in the basis", basis):
-                print(row(name, passages, replace(form, basis=used), bits), flush=True)
+    asked, passages = opened(parser, prefix=512)
+    basis, own = Basis.open(asked.basis), passages.model.config
+    angles = torch.arange(asked.prefix)[:, None] / own.rope_parameters["rope_theta"] ** (torch.arange(0, own.head_dim, 2) / own.head_dim)
+    rope = Rope(torch.cat([angles.cos(), angles.sin()], -1), interleaved=False)
+    form = Form(own.num_hidden_layers, torch.bfloat16, asked.block, own.num_key_value_heads, own.head_dim, SINK, rope)
+    basis.held_against_shape(asked.basis, form.shape)
+    print("| kept | bytes per token | nats per token lost | divergence | next tokens equal |\n|---|---:|---:|---:|---:|", flush=True)
+    for bits in map(float, asked.bits.split(",")):
+        for name, used in ("", None), (", in the basis", basis):
+            print(row(name, passages, replace(form, basis=used), bits), flush=True)
 
 
 if __name__ == "__main__":

@@ -64,45 +64,56 @@ class Passages:
             cache.update(keys.clone(), values.clone(), at)
         return self.model(one[:, self.prefix :], past_key_values=cache).logits[0].float().log_softmax(-1)
 
+    def judged(self, at: int, layers: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float, float]:
+        """Of a passage on top of a decoded cache: nats per token lost, the divergence, next tokens that are the same."""
+        one, plain = self.tokens[at], self.answers[at]
+        answer, targets = self.rest(one, layers), one[0, self.prefix + 1 :, None]
+        nats = float((plain[:-1].gather(1, targets) - answer[:-1].gather(1, targets)).mean())
+        divergence = float((plain.exp() * (plain - answer)).sum(-1).mean())
+        return nats, divergence, float((plain.argmax(-1) == answer.argmax(-1)).float().mean())
+
     def lost(self, bits: float, codec: str, spared: tuple[int, int, int]) -> tuple[float, float, float]:
         """Bits per value, nats per token lost, and the divergence."""
-        rates, nats, divergence = [], [], []
-        for one, layers, plain in zip(self.tokens, self.caches, self.answers):
+        rates, found = [], []
+        for at, layers in enumerate(self.caches):
             made = [tuple(coded(side, bits, codec, spared) for side in layer) for layer in layers]
             rates += [rate for layer in made for _, rate in layer]
-            answer = self.rest(one, [(keys, values) for (keys, _), (values, _) in made])
-            targets = one[0, self.prefix + 1 :, None]
-            nats.append(float((plain[:-1].gather(1, targets) - answer[:-1].gather(1, targets)).mean()))
-            divergence.append(float((plain.exp() * (plain - answer)).sum(-1).mean()))
-        return sum(rates) / len(rates), sum(nats) / len(nats), sum(divergence) / len(divergence)
+            found.append(self.judged(at, [(keys, values) for (keys, _), (values, _) in made]))
+        nats, divergence, _ = (sum(column) / len(found) for column in zip(*found))
+        return sum(rates) / len(rates), nats, divergence
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("text")
+def opened(parser: argparse.ArgumentParser, prefix: int) -> tuple[argparse.Namespace, Passages]:
+    """What was asked for, and the passages of the text."""
     parser.add_argument("--bits", default="2,3,4")
-    parser.add_argument("--choices", default="0+0,4+0,0+128,4+128", help="sink+window, …")
-    parser.add_argument("--codec", default="line-fast")
     parser.add_argument("--block", type=int, default=128, help="tokens that are coded together")
-    parser.add_argument("--prefix", type=int, default=768)
+    parser.add_argument("--prefix", type=int, default=prefix)
     parser.add_argument("--rest", type=int, default=128)
     parser.add_argument("--passages", type=int, default=4)
     asked = parser.parse_args()
     from tokenizers import Tokenizer
 
     ids = Tokenizer.from_file(str(Path(asked.model) / "tokenizer.json")).encode(Path(asked.text).read_text()).ids
-    with torch.no_grad():
-        model = transformers.AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32).eval()
-        passages = Passages(model, ids, asked.prefix, asked.rest, asked.passages)
-        print("| bits | sink | window | bits per value in all | nats per token lost | divergence | divergence, all coded at as many bits |\n|---|---|---|---:|---:|---:|---:|")
-        for bits in map(float, asked.bits.split(",")):
-            for choice in asked.choices.split(","):
-                sink, window = map(int, choice.split("+"))
-                rate, nats, divergence = passages.lost(bits, asked.codec, (sink, window, asked.block))
-                # Eighths of a bit: what is not coded would be asked for again and again.
-                same = passages.lost(math.ceil(8 * rate) / 8, asked.codec, (0, 0, asked.block))[2] if sink or window else divergence
-                print(f"| {bits:g} | {sink} | {window} | {rate:.2f} | {nats:+.4f} | {divergence:.4f} | {same:.4f} |", flush=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32).eval()
+    return asked, Passages(model, ids, asked.prefix, asked.rest, asked.passages)
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("text")
+    parser.add_argument("--choices", default="0+0,4+0,0+128,4+128", help="sink+window, …")
+    parser.add_argument("--codec", default="line-fast")
+    asked, passages = opened(parser, prefix=768)
+    print("| bits | sink | window | bits per value in all | nats per token lost | divergence | divergence, all coded at as many bits |\n|---|---|---|---:|---:|---:|---:|")
+    for bits in map(float, asked.bits.split(",")):
+        for choice in asked.choices.split(","):
+            sink, window = map(int, choice.split("+"))
+            rate, nats, divergence = passages.lost(bits, asked.codec, (sink, window, asked.block))
+            # Eighths of a bit: what is not coded would be asked for again and again.
+            same = passages.lost(math.ceil(8 * rate) / 8, asked.codec, (0, 0, asked.block))[2] if sink or window else divergence
+            print(f"| {bits:g} | {sink} | {window} | {rate:.2f} | {nats:+.4f} | {divergence:.4f} | {same:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,34 +22,25 @@ BAR_1KB_S = 20e-6
 BAR_1MB = 0.05
 
 
-def _low(seconds: list[float]) -> float:
-    return statistics.quantiles(seconds, n=4)[0]
+def measured(call: Callable[[], Any], inside: Callable[[Any], float], rounds: int) -> tuple[float, float]:
+    """Seconds of the codec, which are ``inside`` a call, and beside it."""
+    codec_s, beside_s = [], []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        found = call()
+        took = time.perf_counter() - start
+        codec_s.append(inside(found))
+        beside_s.append(took - codec_s[-1])
+    return statistics.quantiles(codec_s, n=4)[0], statistics.quantiles(beside_s, n=4)[0]
 
 
 def encoding(x: np.ndarray, rounds: int, **target: object) -> tuple[float, float]:
-    """Seconds of the codec and beside it."""
-    codec_s, beside_s = [], []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        e = trinity.encode(x, **target)
-        took = time.perf_counter() - start
-        codec_s.append(e.codec_s)
-        beside_s.append(took - e.codec_s)
-    return _low(codec_s), _low(beside_s)
+    return measured(lambda: trinity.encode(x, **target), lambda e: e.codec_s, rounds)
 
 
 def decoding(x: np.ndarray, rounds: int, **target: object) -> tuple[float, float]:
-    """The same for decoding: what the codec takes is told by the extension module."""
     e = trinity.encode(x, **target)
-    codec_s, beside_s = [], []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        trinity.decode(e)
-        took = time.perf_counter() - start
-        inside = trinity._core.decode_s(e.bytes)
-        codec_s.append(inside)
-        beside_s.append(took - inside)
-    return _low(codec_s), _low(beside_s)
+    return measured(lambda: trinity.decode(e), lambda _: trinity._core.decode_s(e.bytes), rounds)
 
 
 def main() -> int:

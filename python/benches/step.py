@@ -16,10 +16,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from hooks import register
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-
-import trinity.torch
 
 #: Name: bits and options of ours, nothing for PyTorch's own.
 HOOKS: dict[str, tuple[float, dict[str, Any]] | None] = {
@@ -67,24 +65,11 @@ class Gpt(nn.Module):
 
 
 class Training:
-    """One model with its optimizer and hook."""
-
     def __init__(self, name: str) -> None:
         torch.manual_seed(1)
         self.model = nn.parallel.DistributedDataParallel(Gpt().cuda())
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4, fused=True)
-        self.hook: trinity.torch.DdpHook | None = None
-        ours = HOOKS[name]
-        if ours is not None:
-            bits, options = ours[0], dict(ours[1])
-            over = self.optimizer if options.pop("scaled", False) else None
-            self.hook = trinity.torch.ddp_hook(bits, optimizer=over, alone=True, **options)
-            self.model.register_comm_hook(None, self.hook)
-        elif name.startswith("fp16"):
-            self.model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-        elif name.startswith("powerSGD"):
-            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=10)
-            self.model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        register(self.model, name, self.optimizer, HOOKS[name], alone=True)
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         self.optimizer.zero_grad()

@@ -22,24 +22,11 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+import folders  # noqa: E402
+
 #: Tokens of a block, tokens that a prompt is of, tokens of an answer.
 BLOCK, VOCABULARY, ANSWER = 32, 512, 6
-
-
-def make_model(folder: Path) -> None:
-    """Weights drawn large: an answer that hangs on every token before it shows a wrong block."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer, models
-
-    torch.manual_seed(5)
-    sizes = {"vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4}
-    config = transformers.LlamaConfig(
-        **sizes, num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=False, initializer_range=0.3
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    Tokenizer(models.BPE({f"<{at}>": at for at in range(VOCABULARY)}, [])).save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -62,11 +49,7 @@ def engine(asked: argparse.Namespace) -> None:
 
     options = {}
     if asked.mode != "none":
-        extra = {"folder": asked.folder, "bits": None if asked.mode == "lossless" else float(asked.mode), "memory_bytes": 0}
-        options["kv_transfer_config"] = {
-            "kv_connector": "TrinityConnector", "kv_connector_module_path": "trinity.vllm._connector", "kv_role": "kv_both",
-            "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra,
-        }
+        options["kv_transfer_config"] = folders.transfer(folder=asked.folder, mode=asked.mode, memory_bytes=0)
     llm = LLM(
         model=asked.model, dtype="float32", enforce_eager=True, max_model_len=512, block_size=BLOCK, max_num_seqs=16, seed=0,
         disable_hybrid_kv_cache_manager=True, **options,
@@ -117,15 +100,11 @@ def answered(log: Path) -> list[tuple[int, list[int], int]]:
     return [tuple(one) for line in lines for one in json.loads(line)]
 
 
-def tail(said: Path) -> str:
-    return said.read_text(errors="replace")[-3000:]
-
-
 def reference(asked: argparse.Namespace, scratch: Path) -> dict[int, list[int]]:
     """What an engine that keeps nothing answers."""
     log, said = scratch / "reference.log", scratch / "reference.out"
     if start(asked, log, said, "none", known=False).wait() != 0:
-        sys.exit(f"an engine without a connector fails: {tail(said)}")
+        sys.exit(f"an engine without a connector fails: {said.read_text(errors='replace')[-3000:]}")
     return {at: tokens for at, tokens, _ in answered(log)}
 
 
@@ -140,7 +119,7 @@ def lives(asked: argparse.Namespace, log: Path, said: Path) -> tuple[int, int]:
         while len(answered(log)) < min(until, asked.requests):
             time.sleep(source.random())
             if life.poll() is not None:
-                sys.exit(f"an engine ended by itself: {tail(said)}")
+                sys.exit(f"an engine ended by itself: {said.read_text(errors='replace')[-3000:]}")
         life.send_signal(signal.SIGKILL)
         life.wait()
         kills += 1
@@ -170,7 +149,7 @@ def main() -> None:
         asked.folder = str(scratch / "kv")
         if not asked.model:
             asked.model = str(scratch / "model")
-            make_model(Path(asked.model))
+            folders.hanging_llama(Path(asked.model))
         known = reference(asked, scratch)
         log, said = scratch / "requests.log", scratch / "requests.out"
         kills, hurt = lives(asked, log, said)

@@ -47,13 +47,17 @@ impl Array {
             return Err(Failure::input(format_args!("tensor `{name}`: its bytes do not lie in a row")));
         }
         let dtype: Dtype = dtype.parse().map_err(Failure::input)?;
-        let entry = Entry::in_memory(name, dtype, shape, Arc::new(Lent(buffer)))
-            .map_err(|error| Failure::tensor("", &error))?;
+        let entry = Entry::in_memory(name, dtype, shape, Arc::new(Lent(buffer)))?;
         match class {
             Some(class) => Ok(entry.with_class(class.parse::<Class>().map_err(Failure::input)?)),
             None => Ok(entry),
         }
     }
+}
+
+/// The tensors that arrays are.
+pub fn entries(arrays: Vec<Array>) -> Result<Vec<Entry>, Failure> {
+    arrays.into_iter().map(Array::entry).collect()
 }
 
 /// Bytes that Rust made and Python reads and writes in place.
@@ -70,6 +74,11 @@ unsafe impl Sync for Memory {}
 impl Memory {
     pub fn new(bytes: Vec<u8>) -> Self {
         Self { bytes: bytes.into() }
+    }
+
+    /// Of values in single precision.
+    pub fn of(values: &[f32]) -> Self {
+        Self::new(values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 }
 

@@ -3,8 +3,9 @@
 //! Every coded tensor in Python is a whole container: what is saved, sent or
 //! pickled is what the command reads. Rates and errors are the pipeline's.
 
-use crate::array::{Array, Memory};
+use crate::array::{Array, Memory, entries};
 use crate::failure::Failure;
+use crate::studies::text;
 use crate::watch::{Size, Watch, run};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -31,52 +32,35 @@ const SMALL_CODED_BYTES: usize = 1 << 20;
 
 /// What is asked of a codec, checked.
 #[derive(Debug, Clone, FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Asked {
-    #[pyo3(item)]
     codec: Option<String>,
-    #[pyo3(item)]
     target: String,
-    #[pyo3(item)]
     amount: f64,
-    #[pyo3(item)]
     allocate: String,
-    #[pyo3(item)]
     all: bool,
-    #[pyo3(item)]
     strict: bool,
-    #[pyo3(item)]
     measure: bool,
-    #[pyo3(item)]
     exclude: Vec<String>,
-    #[pyo3(item)]
     bits_for: Vec<(String, f64)>,
-    #[pyo3(item)]
     codec_for: Vec<(String, String)>,
     /// A text, or a calibration's file.
-    #[pyo3(item)]
     calibrate: Option<PathBuf>,
 }
 
 impl Asked {
     fn target(&self) -> Result<Rate, Failure> {
-        let positive = |what: &str| {
-            let above = self.amount > 0.0 && self.amount.is_finite();
-            above.then_some(self.amount).ok_or_else(|| {
-                Failure::input(format_args!("{what}={}: expected a number above zero", self.amount))
-            })
-        };
-        Ok(match self.target.as_str() {
-            "bits" => Rate::Bits(positive("bits")?),
-            "nmse" => Rate::Nmse(positive("nmse")?),
-            "qp" => Rate::Qp(self.amount),
-            _ => Rate::Lossless,
-        })
+        let (target, amount) = (self.target.as_str(), self.amount);
+        if matches!(target, "bits" | "nmse") && !(amount > 0.0 && amount.is_finite()) {
+            return Err(Failure::input(format_args!("{target}={amount}: expected a number above zero")));
+        }
+        Ok(rate(target, amount))
     }
 
     /// The codec's name, which some codec has.
     fn codec(&self, target: Rate) -> Result<String, Failure> {
         let name = self.codec.clone().unwrap_or_else(|| default_codec(target).to_owned());
-        codec(&name).map_err(|error| Failure::tensor("", &error))?;
+        codec(&name)?;
         Ok(name)
     }
 
@@ -86,7 +70,7 @@ impl Asked {
     }
 
     pub(crate) fn on_non_finite(&self) -> OnNonFinite {
-        if self.strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact }
+        on_non_finite(self.strict)
     }
 
     /// What becomes of every tensor of a file, which lies at `source` where it lies anywhere.
@@ -161,6 +145,20 @@ impl Asked {
     }
 }
 
+/// What a target says by its name and its amount.
+pub(crate) fn rate(target: &str, amount: f64) -> Rate {
+    match target {
+        "bits" => Rate::Bits(amount),
+        "nmse" => Rate::Nmse(amount),
+        "qp" => Rate::Qp(amount),
+        _ => Rate::Lossless,
+    }
+}
+
+pub(crate) fn on_non_finite(strict: bool) -> OnNonFinite {
+    if strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact }
+}
+
 /// A container with what is known of its tensor.
 #[derive(Debug)]
 pub(crate) struct Coded {
@@ -191,6 +189,12 @@ impl Coded {
         Ok(Self { container, entry, exact: None, metrics: None, codec_s: 0.0 })
     }
 
+    /// With what its encoding said of it, and the seconds that took.
+    pub fn with(self, summary: Option<&Summary>, codec_s: f64) -> Self {
+        let exact = summary.and_then(|summary| summary.exact.clone());
+        Self { exact, metrics: summary.map(|summary| summary.metrics), codec_s, ..self }
+    }
+
     pub fn tuple(self, py: Python<'_>) -> CodedTuple<'_> {
         let entry = &self.entry;
         let metrics = self.metrics.filter(|metrics| !metrics.nmse.is_nan());
@@ -217,7 +221,7 @@ pub(crate) fn only_entry(container: Vec<u8>) -> Result<Entry, Failure> {
             Failure::input(message).help("`Encoded.bytes` is one; `trinity.read` reads other tensor files")
         );
     }
-    let file = TensorFile::from_bytes(container, "tensor").map_err(|e| Failure::tensor("", &e))?;
+    let file = TensorFile::from_bytes(container, "tensor")?;
     match file.entries() {
         [entry] => Ok(entry.clone()),
         entries => {
@@ -244,7 +248,24 @@ pub(crate) fn gathered(
         carried.get(&key).map(|text| (key, text.clone()))
     };
     let texts = entries.iter().filter_map(of).collect();
-    TensorFile::of(entries, texts).map_err(|error| Failure::tensor("", &error))
+    Ok(TensorFile::of(entries, texts)?)
+}
+
+/// What containers are written into in memory.
+type Writer = TriWriter<Cursor<Vec<u8>>>;
+
+/// A container of one tensor that `code` fills, what was said of it, and the seconds that took.
+pub(crate) fn contained(
+    entry: &Entry,
+    carried: &BTreeMap<String, String>,
+    code: impl FnOnce(&TensorFile, Writer) -> Result<(EncodedFile, Writer), Failure>,
+) -> Result<(Vec<u8>, Option<Summary>, f64), Failure> {
+    let start = Instant::now();
+    let file = gathered(vec![entry.clone()], carried)?;
+    let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata())?;
+    let (mut encoded, writer) = code(&file, writer)?;
+    let (cursor, _) = writer.complete()?;
+    Ok((cursor.into_inner(), encoded.tensors.pop(), start.elapsed().as_secs_f64()))
 }
 
 /// One array to a container of its own.
@@ -254,27 +275,18 @@ fn encode_one(
     carried: &BTreeMap<String, String>,
     watch: &Watch,
 ) -> Result<Coded, Failure> {
-    let start = Instant::now();
-    let file = gathered(vec![entry.clone()], carried)?;
-    let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata())
-        .map_err(|error| Failure::tensor("", &error))?;
-    let (_, mut encoded, writer) = asked.encode(&file, entry.name(), None, writer, watch)?;
-    let (cursor, _) = writer.complete().map_err(|error| Failure::tensor("", &error))?;
-    let codec_s = start.elapsed().as_secs_f64();
-    let summary = encoded.tensors.pop();
+    let (container, summary, codec_s) = contained(entry, carried, |file, writer| {
+        let (_, encoded, writer) = asked.encode(file, entry.name(), None, writer, watch)?;
+        Ok((encoded, writer))
+    })?;
     let stored = summary.as_ref().map(|summary| summary.codec.clone()).unwrap_or_default();
-    Ok(Coded {
-        container: cursor.into_inner(),
-        entry: entry.clone().with_stored(stored),
-        exact: summary.as_ref().and_then(|summary| summary.exact.clone()),
-        metrics: summary.map(|summary| summary.metrics),
-        codec_s,
-    })
+    let entry = entry.clone().with_stored(stored);
+    let coded = Coded { container, entry, exact: None, metrics: None, codec_s };
+    Ok(coded.with(summary.as_ref(), codec_s))
 }
 
 /// Codes every array into a container of its own.
 #[pyfunction]
-#[pyo3(signature = (arrays, asked, carried, report=None))]
 pub fn encode<'py>(
     py: Python<'py>,
     arrays: Vec<Array>,
@@ -283,7 +295,7 @@ pub fn encode<'py>(
     report: Option<Py<PyAny>>,
 ) -> PyResult<Vec<CodedTuple<'py>>> {
     let size = size(arrays.iter().map(Array::bytes).sum(), SMALL_VALUES_BYTES);
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let entries = entries(arrays)?;
     let coded = run(py, size, report.as_ref(), move |watch| {
         watch.begin(entries.iter().map(|entry| entry.len() as u64).sum(), "encoding");
         match entries.as_slice() {
@@ -297,7 +309,6 @@ pub fn encode<'py>(
 /// Codes the tensors of one model: the policy, the ties and the budget are those
 /// of its file. Gives each as a container of its own, and the table of kinds as JSON.
 #[pyfunction]
-#[pyo3(signature = (arrays, asked, carried, report=None))]
 pub fn encode_model<'py>(
     py: Python<'py>,
     arrays: Vec<Array>,
@@ -305,36 +316,29 @@ pub fn encode_model<'py>(
     carried: BTreeMap<String, String>,
     report: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<CodedTuple<'py>>, String)> {
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let entries = entries(arrays)?;
     let (coded, kinds) = run(py, Size::Large, report.as_ref(), move |watch| {
-        let refused = |error: Error| Failure::tensor("", &error);
         let file = gathered(entries, &carried)?;
         let start = Instant::now();
-        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata()).map_err(refused)?;
+        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata())?;
         let (plan, encoded, writer) = asked.encode(&file, "these tensors", None, writer, watch)?;
-        let (cursor, _) = writer.complete().map_err(refused)?;
+        let (cursor, _) = writer.complete()?;
         let codec_s = start.elapsed().as_secs_f64() / file.entries().len().max(1) as f64;
-        let made = TensorFile::from_bytes(cursor.into_inner(), "model").map_err(refused)?;
+        let made = TensorFile::from_bytes(cursor.into_inner(), "model")?;
         let known: HashMap<String, Summary> =
             encoded.tensors.into_iter().map(|summary| (summary.tensor.clone(), summary)).collect();
         let one = |entry: &Entry| {
-            let own = made.entry(entry.name()).map_err(refused)?;
-            let container = alone(own, entry.name(), made.metadata()).map_err(refused)?;
-            let summary = known.get(entry.name());
-            let exact = summary.and_then(|summary| summary.exact.clone());
-            let metrics = summary.map(|summary| summary.metrics);
-            Ok(Coded { exact, metrics, codec_s, ..Coded::of(container)? })
+            let container = alone(made.entry(entry.name())?, entry.name(), made.metadata())?;
+            Ok(Coded::of(container)?.with(known.get(entry.name()), codec_s))
         };
         let coded = file.entries().iter().map(one).collect::<Result<Vec<_>, Failure>>()?;
-        let kinds = serde_json::to_string(&plan.kinds()).map_err(|error| Failure::run(&error))?;
-        Ok((coded, kinds))
+        Ok((coded, text(&plan.kinds())?))
     })?;
     Ok((tuples(py, coded), kinds))
 }
 
 /// The table of kinds of a model's tensors, or of a file's, as JSON: what would be done.
 #[pyfunction]
-#[pyo3(signature = (arrays, source, asked, carried))]
 pub fn plan(
     py: Python<'_>,
     arrays: Vec<Array>,
@@ -342,22 +346,21 @@ pub fn plan(
     asked: Asked,
     carried: BTreeMap<String, String>,
 ) -> PyResult<String> {
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let entries = entries(arrays)?;
     run(py, Size::Large, None, move |watch| {
         let place = source.as_ref().map_or_else(|| "these tensors".into(), |path| path.display().to_string());
         let file = match &source {
-            Some(source) => open(source)?,
+            Some(source) => TensorFile::open(source)?,
             None => gathered(entries, &carried)?,
         };
         let (plan, _) = asked.plan(&file, &place, source.as_deref(), watch)?;
-        serde_json::to_string(&plan.kinds()).map_err(|error| Failure::run(&error))
+        text(&plan.kinds())
     })
 }
 
 /// Codes arrays, or the tensors of a file, into one container at `path`, as
 /// the command does; returns its summary as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, arrays, source, asked, metadata, report=None))]
 pub fn encode_file(
     py: Python<'_>,
     path: PathBuf,
@@ -367,12 +370,12 @@ pub fn encode_file(
     metadata: BTreeMap<String, String>,
     report: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let entries = entries(arrays)?;
     run(py, Size::Large, report.as_ref(), move |watch| {
         let place = source.as_ref().unwrap_or(&path).display().to_string();
         let refused = |error: Error| Failure::tensor(&place, &error);
         let file = match &source {
-            Some(source) => open(source)?,
+            Some(source) => TensorFile::open(source)?,
             None => TensorFile::of(entries, metadata).map_err(refused)?,
         };
         let texts = file.texts().map_err(refused)?;
@@ -414,7 +417,7 @@ fn decode_entry(entry: &Entry, watch: &Watch) -> Result<Decoded, Failure> {
     if watch.is_cancelled() {
         return Err(Failure::run("stopped before the end"));
     }
-    let tensor = entry.read().map_err(|error| Failure::tensor("", &error))?;
+    let tensor = entry.read()?;
     watch.advance(entry.len() as u64);
     let (dtype, shape) = (tensor.dtype().name(), tensor.shape().to_vec());
     let carried = entry.carried().map(|carried| (carried.dtype.clone(), carried.shape.clone()));
@@ -431,7 +434,6 @@ fn decode_entries(entries: &[Entry], watch: &Watch) -> Result<Vec<Decoded>, Fail
 
 /// The tensors of containers that hold one each.
 #[pyfunction]
-#[pyo3(signature = (containers, report=None))]
 pub fn decode(
     py: Python<'_>,
     containers: Vec<PyBackedBytes>,
@@ -450,19 +452,13 @@ pub fn decode(
 #[pyfunction]
 pub fn decode_s(container: PyBackedBytes) -> PyResult<f64> {
     let start = Instant::now();
-    let entry = only_entry(container.to_vec())?;
-    entry.read().map_err(|error| Failure::tensor("", &error))?;
+    only_entry(container.to_vec())?.read().map_err(Failure::from)?;
     Ok(start.elapsed().as_secs_f64())
-}
-
-fn open(path: &std::path::Path) -> Result<TensorFile, Failure> {
-    TensorFile::open(path).map_err(|error| Failure::tensor("", &error))
 }
 
 /// Name, class, and the decoded tensor, of every tensor of a file of any
 /// format whose name contains `only`.
 #[pyfunction]
-#[pyo3(signature = (path, only=None, report=None))]
 pub fn read(
     py: Python<'_>,
     path: PathBuf,
@@ -470,7 +466,7 @@ pub fn read(
     report: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(String, &'static str, Decoded)>> {
     run(py, Size::Large, report.as_ref(), move |watch| {
-        let file = open(&path)?;
+        let file = TensorFile::open(&path)?;
         let wanted = |entry: &&Entry| only.as_ref().is_none_or(|text| entry.name().contains(text.as_str()));
         let entries: Vec<Entry> = file.entries().iter().filter(wanted).cloned().collect();
         let decoded = decode_entries(&entries, watch)?;
@@ -491,7 +487,6 @@ fn alone(entry: &Entry, name: &str, metadata: &BTreeMap<String, String>) -> Resu
 
 /// Every tensor of a `.tri` file, still coded, and the texts beside them.
 #[pyfunction]
-#[pyo3(signature = (path, report=None))]
 pub fn load<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -499,7 +494,7 @@ pub fn load<'py>(
 ) -> PyResult<(Vec<CodedTuple<'py>>, BTreeMap<String, String>)> {
     let (coded, metadata) = run(py, Size::Large, report.as_ref(), move |watch| {
         let place = path.display().to_string();
-        let file = open(&path)?;
+        let file = TensorFile::open(&path)?;
         if file.format() != "tri" {
             return Err(Failure::input(format_args!(
                 "{place}: a {} file holds no coded tensors",

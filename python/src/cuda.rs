@@ -5,6 +5,7 @@
 //! device is asked for, so the module imports without it.
 #![allow(unsafe_code)]
 
+use crate::array::Memory;
 use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -13,8 +14,12 @@ use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VA
 use trinity_hwcodec::Gpu;
 use trinity_hwcodec::line::{Batch, Decoder, Encoder, Faulty, Format, Lengths, LineCodec, Places, Room};
 
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::run(error)
+/// What a device does or is asked, without Python's lock.
+fn queued<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, trinity_hwcodec::Error> + Send,
+) -> PyResult<T> {
+    Ok(py.detach(work).map_err(Failure::run)?)
 }
 
 fn format_of(name: &str) -> Result<Format, Failure> {
@@ -31,11 +36,6 @@ fn format_of(name: &str) -> Result<Format, Failure> {
     })
 }
 
-/// Single-precision values of a host array.
-fn values(py: Python<'_>, buffer: &PyBuffer<f32>) -> PyResult<Vec<f32>> {
-    buffer.to_vec(py)
-}
-
 /// The plan of a matrix at a rate: the head of a stream that a CPU coded.
 #[pyfunction]
 #[pyo3(signature = (example, rows, cols, bits, best=false, tile_values=None))]
@@ -49,7 +49,7 @@ pub fn line_plan<'py>(
     tile_values: Option<usize>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let options = Options { tile_values: tile_values.unwrap_or(TILE_VALUES), ..plan_options(best) };
-    let values = values(py, &example)?;
+    let values = example.to_vec(py)?;
     let (_, head) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
     Ok(PyBytes::new(py, &head))
 }
@@ -79,7 +79,7 @@ pub fn line_plan_of_sample<'py>(
     if !means {
         options.fixed.means = Some(false);
     }
-    let values = values(py, &sample)?;
+    let values = sample.to_vec(py)?;
     let (plan, _) = py.detach(|| planned(&values, (rows, cols), bits, &options)).map_err(Failure::input)?;
     let mut head = Vec::new();
     Plan { rows: of_rows, ..plan }.write(&mut head);
@@ -90,7 +90,7 @@ pub fn line_plan_of_sample<'py>(
 const TRELLIS_LOG2_STATES: u32 = 3;
 
 /// What a plan chooses from: all that pays, or what is quickly chosen.
-fn plan_options(best: bool) -> Options {
+pub(crate) fn plan_options(best: bool) -> Options {
     let effort = if best { Effort::Best } else { Effort::Fast };
     Options { effort, log2_states: if best { TRELLIS_LOG2_STATES } else { 0 }, ..Options::default() }
 }
@@ -121,7 +121,7 @@ pub fn line_encode<'py>(
     plan: &[u8],
     example: PyBuffer<f32>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let values = values(py, &example)?;
+    let values = example.to_vec(py)?;
     let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
     let stream = py.detach(|| trinity_codec::line::encode(&plan, &values, &Settings::default()));
     Ok(PyBytes::new(py, &stream.map_err(Failure::input)?))
@@ -129,11 +129,10 @@ pub fn line_encode<'py>(
 
 /// What a CPU decodes of a stream: rows, columns and values as bytes of f32.
 #[pyfunction]
-pub fn line_decode(py: Python<'_>, stream: Vec<u8>) -> PyResult<(usize, usize, crate::array::Memory)> {
+pub fn line_decode(py: Python<'_>, stream: Vec<u8>) -> PyResult<(usize, usize, Memory)> {
     let decoded = py.detach(|| trinity_codec::line::decode(&stream));
     let (rows, cols, values) = decoded.map_err(Failure::input)?;
-    let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Ok((rows, cols, crate::array::Memory::new(bytes)))
+    Ok((rows, cols, Memory::of(&values)))
 }
 
 /// Rows, columns and step of a plan, and the bytes its header takes.
@@ -188,7 +187,7 @@ pub fn line_slabs<'py>(py: Python<'py>, container: &[u8]) -> PyResult<Option<Vec
     let Some((slab_values, slabs)) = entry.slabs() else { return Ok(None) };
     let mut found = Vec::with_capacity(slabs);
     for index in 0..slabs {
-        let coded = entry.coded_slab(index).map_err(|error| Failure::tensor("", &error))?;
+        let coded = entry.coded_slab(index).map_err(Failure::from)?;
         let values = slab_values.min(entry.len() - index * slab_values);
         let stream =
             if coded.is_empty() { Some(Vec::new()) } else { on_device(&coded, entry.dtype().name()) };
@@ -198,35 +197,16 @@ pub fn line_slabs<'py>(py: Python<'py>, container: &[u8]) -> PyResult<Option<Vec
     Ok(Some(found))
 }
 
-/// GPUs that the driver sees; 0 where there is no driver.
-#[pyfunction]
-pub fn cuda_devices() -> PyResult<usize> {
-    Ok(Gpu::count().map_err(failed)?)
-}
-
-/// One GPU, with the kernels that were compiled for it so far.
+/// The kernels that were compiled for one GPU so far.
 #[pyclass(frozen, module = "trinity._core")]
 #[derive(Debug)]
-pub struct CudaDevice {
-    gpu: Gpu,
-    codec: LineCodec,
-}
+pub struct CudaDevice(LineCodec);
 
 #[pymethods]
 impl CudaDevice {
     #[new]
     fn new(py: Python<'_>, ordinal: usize) -> PyResult<Self> {
-        let opened = py.detach(|| {
-            let gpu = Gpu::open(ordinal)?;
-            let codec = LineCodec::new(&gpu)?;
-            Ok::<_, trinity_hwcodec::Error>(Self { gpu, codec })
-        });
-        Ok(opened.map_err(failed)?)
-    }
-
-    /// The GPU's name as the driver gives it.
-    fn name(&self) -> &str {
-        self.gpu.name()
+        queued(py, || LineCodec::new(&Gpu::open(ordinal)?)).map(Self)
     }
 
     /// An encoder under a plan, with room for `most_bits` per value. With `relative_step` steps are so many
@@ -244,14 +224,14 @@ impl CudaDevice {
         let (plan, _) = Plan::read(plan).map_err(Failure::input)?;
         let format = format_of(dtype)?;
         let taken = self.taken(multiprocessors);
-        let made = py.detach(|| {
-            let made = Encoder::on(&self.codec, &plan, &Settings::default(), format, most_bits, taken)?;
+        let made = queued(py, || {
+            let made = Encoder::on(&self.0, &plan, &Settings::default(), format, most_bits, taken)?;
             match relative_step {
                 Some(step) => made.following(step),
                 None => Ok(made),
             }
         });
-        Ok(CudaEncoder(made.map_err(failed)?))
+        made.map(CudaEncoder)
     }
 
     /// A decoder of streams that begin with this plan, on all multiprocessors or so many.
@@ -265,14 +245,14 @@ impl CudaDevice {
     ) -> PyResult<CudaDecoder> {
         let format = format_of(dtype)?;
         let taken = self.taken(multiprocessors);
-        Ok(CudaDecoder(py.detach(|| Decoder::on(&self.codec, plan, format, taken)).map_err(failed)?))
+        queued(py, || Decoder::on(&self.0, plan, format, taken)).map(CudaDecoder)
     }
 }
 
 impl CudaDevice {
     /// Multiprocessors that are taken where so many are asked for.
     fn taken(&self, asked: Option<u32>) -> u32 {
-        let all = self.codec.multiprocessors();
+        let all = self.0.multiprocessors();
         asked.map_or(all, |asked| asked.clamp(1, all))
     }
 }
@@ -294,17 +274,12 @@ impl CudaEncoder {
         (self.0.input_bytes(), self.0.bound_bytes(), self.0.workspace_bytes_of(count))
     }
 
-    /// Rows and columns of what is read.
-    fn shape(&self) -> (usize, usize) {
-        self.0.shape()
-    }
-
     /// Queues the encoding on a stream.
-    fn encode(&self, values: u64, out: u64, length: u64, workspace: u64, stream: u64) -> PyResult<()> {
+    fn encode(&self, values: u64, out: u64, length: u64, workspace: u64, stream: usize) -> PyResult<()> {
         // SAFETY: `trinity.torch` passes tensors of the sizes that `sizes` states,
         // and keeps them until PyTorch's allocator knows the stream is past them.
-        let queued = unsafe { self.0.encode(values, out, length, workspace, stream as usize as *mut _) };
-        Ok(queued.map_err(failed)?)
+        let done = unsafe { self.0.encode(values, out, length, workspace, stream as *mut _) };
+        Ok(done.map_err(Failure::run)?)
     }
 
     /// Queues the encoding of many tensors, in one launch of each kernel.
@@ -315,13 +290,11 @@ impl CudaEncoder {
         out: Vec<u64>,
         lengths: u64,
         workspace: u64,
-        stream: u64,
+        stream: usize,
     ) -> PyResult<()> {
         let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths };
-        let stream = stream as usize;
         // SAFETY: as `encode`.
-        let queued = py.detach(|| unsafe { self.0.encode_many(&batch, workspace, stream as *mut _) });
-        Ok(queued.map_err(failed)?)
+        queued(py, || unsafe { self.0.encode_many(&batch, workspace, stream as *mut _) })
     }
 
     /// Queues the encoding of many tensors into rooms of one size: addresses of tensors and rooms, bytes of a room and its gains.
@@ -332,15 +305,12 @@ impl CudaEncoder {
         out: Vec<u64>,
         room: (usize, u64),
         workspace: u64,
-        stream: u64,
+        stream: usize,
     ) -> PyResult<()> {
         let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths: 0 };
         let room = Room { bytes: room.0, gains: room.1 };
-        let stream = stream as usize;
         // SAFETY: as `encode`.
-        let queued =
-            py.detach(|| unsafe { self.0.encode_within(&batch, &room, workspace, stream as *mut _) });
-        Ok(queued.map_err(failed)?)
+        queued(py, || unsafe { self.0.encode_within(&batch, &room, workspace, stream as *mut _) })
     }
 
     /// Tiles that could not be held, and why; waits for the stream.
@@ -349,13 +319,11 @@ impl CudaEncoder {
         &self,
         py: Python<'_>,
         workspace: u64,
-        stream: u64,
+        stream: usize,
         count: usize,
     ) -> PyResult<Vec<(usize, String)>> {
-        let stream = stream as usize;
         // SAFETY: as above.
-        let found = py.detach(|| unsafe { self.0.faults_of(count, workspace, stream as *mut _) });
-        Ok(said(found.map_err(failed)?))
+        queued(py, || unsafe { self.0.faults_of(count, workspace, stream as *mut _) }).map(said)
     }
 }
 
@@ -373,10 +341,10 @@ impl CudaDecoder {
     }
 
     /// Queues the decoding on a stream.
-    fn decode(&self, source: u64, bytes: usize, values: u64, workspace: u64, stream: u64) -> PyResult<()> {
+    fn decode(&self, source: u64, bytes: usize, values: u64, workspace: u64, stream: usize) -> PyResult<()> {
         // SAFETY: as `CudaEncoder::encode`.
-        let queued = unsafe { self.0.decode(source, bytes, values, workspace, stream as usize as *mut _) };
-        Ok(queued.map_err(failed)?)
+        let done = unsafe { self.0.decode(source, bytes, values, workspace, stream as *mut _) };
+        Ok(done.map_err(Failure::run)?)
     }
 
     /// Queues the decoding of many streams, of so many bytes each.
@@ -387,7 +355,7 @@ impl CudaDecoder {
         bytes: Vec<usize>,
         values: Vec<u64>,
         workspace: u64,
-        stream: u64,
+        stream: usize,
     ) -> PyResult<()> {
         if bytes.len() != sources.len() {
             return Err(Failure::input(format_args!(
@@ -400,11 +368,8 @@ impl CudaDecoder {
         let same = bytes.first().filter(|&first| bytes.iter().all(|other| other == first));
         let lengths = same.map_or(Lengths::Each(&bytes), |&room| Lengths::Room(room));
         let (sources, values) = (Places::of(&sources), Places::of(&values));
-        let stream = stream as usize;
         // SAFETY: as `CudaEncoder::encode`.
-        let queued = py
-            .detach(|| unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) });
-        Ok(queued.map_err(failed)?)
+        queued(py, || unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) })
     }
 
     /// Queues the decoding of what `CudaEncoder.encode_within` put into rooms of so many bytes.
@@ -415,14 +380,12 @@ impl CudaDecoder {
         room_bytes: usize,
         values: Vec<u64>,
         workspace: u64,
-        stream: u64,
+        stream: usize,
     ) -> PyResult<()> {
         let (sources, values) = (Places::of(&sources), Places::of(&values));
-        let (lengths, stream) = (Lengths::Headed(room_bytes), stream as usize);
+        let lengths = Lengths::Headed(room_bytes);
         // SAFETY: as `CudaEncoder::encode`.
-        let queued = py
-            .detach(|| unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) });
-        Ok(queued.map_err(failed)?)
+        queued(py, || unsafe { self.0.decode_many(sources, lengths, values, workspace, stream as *mut _) })
     }
 
     /// Tiles that are damaged, and why; waits for the stream.
@@ -431,12 +394,10 @@ impl CudaDecoder {
         &self,
         py: Python<'_>,
         workspace: u64,
-        stream: u64,
+        stream: usize,
         count: usize,
     ) -> PyResult<Vec<(usize, String)>> {
-        let stream = stream as usize;
         // SAFETY: as above.
-        let found = py.detach(|| unsafe { self.0.faults_of(count, workspace, stream as *mut _) });
-        Ok(said(found.map_err(failed)?))
+        queued(py, || unsafe { self.0.faults_of(count, workspace, stream as *mut _) }).map(said)
     }
 }

@@ -6,17 +6,14 @@ use pyo3::types::PyType;
 use trinity_config::Diagnostic;
 use trinity_study::tensors::{sentence, unknown_codec};
 
-/// Which of the two a failure is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Input,
-    Run,
-}
+/// Exceptions of Python, where one may be a `ValueError` as well.
+const INPUT: &str = "InputError";
+const RUN: &str = "RunError";
 
 /// A sentence, what to do about it, and whose it is.
 #[derive(Debug)]
 pub struct Failure {
-    kind: Kind,
+    class: &'static str,
     message: String,
     help: Option<String>,
 }
@@ -24,12 +21,12 @@ pub struct Failure {
 impl Failure {
     /// What whoever called can mend.
     pub fn input(message: impl ToString) -> Self {
-        Self { kind: Kind::Input, message: message.to_string(), help: None }
+        Self { class: INPUT, message: message.to_string(), help: None }
     }
 
     /// What nobody who called did wrong.
     pub fn run(message: impl ToString) -> Self {
-        Self { kind: Kind::Run, message: message.to_string(), help: None }
+        Self { class: RUN, message: message.to_string(), help: None }
     }
 
     pub fn help(mut self, help: impl ToString) -> Self {
@@ -55,6 +52,12 @@ impl Failure {
     }
 }
 
+impl From<trinity_tensor::Error> for Failure {
+    fn from(error: trinity_tensor::Error) -> Self {
+        Self::tensor("", &error)
+    }
+}
+
 impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Self {
         let mut message = diagnostic.message.clone();
@@ -70,7 +73,7 @@ impl From<Diagnostic> for Failure {
         for other in &diagnostic.others {
             message.push_str(&format!("\n{}", Self::from(other.clone()).message));
         }
-        Self { kind: Kind::Input, message, help: diagnostic.help }
+        Self { class: INPUT, message, help: diagnostic.help }
     }
 }
 
@@ -81,10 +84,8 @@ impl From<trinity_study::Error> for Failure {
         match error {
             E::Config(diagnostic) => diagnostic.into(),
             E::Tensor { subject, error } => Self::tensor(&subject, &error),
-            E::Cancelled | E::Model(trinity_lm::Error::Hook { .. }) => {
-                Self { kind: Kind::Run, message: error.to_string(), help }
-            }
-            other => Self { kind: Kind::Input, message: other.to_string(), help },
+            E::Cancelled | E::Model(trinity_lm::Error::Hook { .. }) => Self { help, ..Self::run(error) },
+            other => Self { help, ..Self::input(other) },
         }
     }
 }
@@ -96,12 +97,7 @@ impl From<Failure> for PyErr {
                 Some(help) => format!("{}\nhelp: {help}", failure.message),
                 None => failure.message.clone(),
             };
-            let name = match failure.kind {
-                Kind::Input => "InputError",
-                Kind::Run => "RunError",
-            };
-            // Defined in Python, where an exception may be a `ValueError` as well.
-            let made = py.import("trinity._errors").and_then(|module| module.getattr(name));
+            let made = py.import("trinity._errors").and_then(|module| module.getattr(failure.class));
             match made.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
                 Ok(class) => Self::from_type(class, (text, failure.message, failure.help)),
                 Err(broken) => broken,

@@ -27,31 +27,25 @@ mod _core {
     };
     #[pymodule_export]
     use super::cuda::{
-        CudaDecoder, CudaDevice, CudaEncoder, cuda_devices, line_decode, line_encode, line_plan,
-        line_plan_info, line_plan_of_sample, line_plan_tiles, line_slabs,
+        CudaDecoder, CudaDevice, CudaEncoder, line_decode, line_encode, line_plan, line_plan_info,
+        line_plan_of_sample, line_plan_tiles, line_slabs,
     };
     #[pymodule_export]
     use super::parts::{encode_part, plan_model};
     #[pymodule_export]
     use super::scaled::{line_decode_scaled, line_encode_scaled};
     #[pymodule_export]
-    use super::studies::{
-        compare, config_names, config_text, estimate, evaluate, explore, sweep, sweep_explain, sweep_part,
-        tensors_info, validate,
-    };
+    use super::studies::{config_names, config_text, study};
 
     #[pymodule_init]
-    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
-        super::add_facts(module)
+    fn facts(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        use super::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("__build__", env!("TRINITY_VERSION"))?;
+        module.add("CODECS_VERSION", trinity_tensor::codec::VERSION)?;
+        module.add("ROOM_HEAD_BYTES", trinity_hwcodec::line::HEAD_BYTES)?;
+        module.add("USUAL_CODECS", trinity_study::compare::usual_codecs())?;
+        module.add("EVALUATED_CODECS", trinity_study::evaluate::CODECS.to_vec())?;
+        module.add("USUAL_BITS", trinity_study::compare::USUAL_BITS.to_vec())
     }
-}
-
-fn add_facts(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("__build__", env!("TRINITY_VERSION"))?;
-    module.add("CODECS_VERSION", trinity_tensor::codec::VERSION)?;
-    module.add("ROOM_HEAD_BYTES", trinity_hwcodec::line::HEAD_BYTES)?;
-    module.add("USUAL_CODECS", trinity_study::compare::usual_codecs())?;
-    module.add("EVALUATED_CODECS", trinity_study::evaluate::CODECS.to_vec())?;
-    module.add("USUAL_BITS", trinity_study::compare::USUAL_BITS.to_vec())
 }

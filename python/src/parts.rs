@@ -3,21 +3,16 @@
 //! What crosses is plain data that any machine can be sent, with no file
 //! beside it; who does the work is for Python to know.
 
-use crate::array::Array;
-use crate::coded::{Asked, Coded, CodedTuple, gathered};
-use crate::failure::Failure;
+use crate::array::{Array, entries};
+use crate::coded::{Asked, Coded, CodedTuple, contained, gathered, on_non_finite, rate};
 use crate::watch::{Size, run};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::time::Instant;
 use trinity_study::encode::{Calibration, Kind, Plan, Planned, Work};
 use trinity_tensor::codec::Rate;
-use trinity_tensor::file::TriWriter;
-use trinity_tensor::pipeline::{Calibrated, OnNonFinite, Treatment};
-use trinity_tensor::{Entry, Error};
+use trinity_tensor::pipeline::{Calibrated, Treatment};
 
 /// What a calibration says of a weight that is shared out: moments of what it is multiplied
 /// with, as little-endian f32, and whether its rows are those inputs.
@@ -59,19 +54,18 @@ fn calibration_of(tensor: &str, weighed: Weighed<PyBackedBytes>) -> Calibration 
 /// The plan of a model's tensors, each with its rate to the last bit, so that
 /// anybody can code any of them.
 #[pyfunction]
-#[pyo3(signature = (arrays, asked, carried))]
 pub fn plan_model<'py>(
     py: Python<'py>,
     arrays: Vec<Array>,
     asked: Asked,
     carried: BTreeMap<String, String>,
 ) -> PyResult<Vec<Part<Bound<'py, PyBytes>>>> {
-    let entries: Vec<Entry> = arrays.into_iter().map(Array::entry).collect::<Result<_, Failure>>()?;
+    let entries = entries(arrays)?;
     let parts = run(py, Size::Large, None, move |watch| {
         let file = gathered(entries, &carried)?;
         let (plan, calibration) = asked.plan(&file, "these tensors", None, watch)?;
         let work = Work { on_non_finite: asked.on_non_finite(), ..Work::new(&file, &plan) };
-        let overhead = work.overhead_bits_per_value().map_err(|error| Failure::tensor("", &error))?;
+        let overhead = work.overhead_bits_per_value()?;
         let parts = plan.tensors().iter().map(|planned| part_of(planned, overhead, &calibration));
         Ok(parts.collect::<Vec<_>>())
     })?;
@@ -84,7 +78,6 @@ pub fn plan_model<'py>(
 
 /// One tensor of a model as its plan says.
 #[pyfunction]
-#[pyo3(signature = (array, part, carried, strict, measure))]
 pub fn encode_part<'py>(
     py: Python<'py>,
     array: Array,
@@ -95,34 +88,21 @@ pub fn encode_part<'py>(
 ) -> PyResult<CodedTuple<'py>> {
     let entry = array.entry()?;
     let coded = run(py, Size::Large, None, move |_| {
-        let refused = |error: Error| Failure::tensor("", &error);
-        let start = Instant::now();
         let (codec, target, amount, why, _, weighed) = part;
         let calibration = calibration_of(entry.name(), weighed);
-        let target = match target.as_str() {
-            "bits" => Rate::Bits(amount),
-            "nmse" => Rate::Nmse(amount),
-            "qp" => Rate::Qp(amount),
-            _ => Rate::Lossless,
-        };
         let treatment = match why {
             Some(why) => Treatment::Exact { why, apart: true },
-            None => Treatment::Coded { codec, target, apart: true },
+            None => Treatment::Coded { codec, target: rate(&target, amount), apart: true },
         };
         let (tensor, kind, values) = (entry.name().to_owned(), Kind::of(&entry), entry.len());
         let shape = entry.shape().to_vec();
         let plan = Plan::of(vec![Planned { tensor, kind, shape, values, treatment }]);
-        let file = gathered(vec![entry.clone()], &carried)?;
-        let on_non_finite = if strict { OnNonFinite::Refuse } else { OnNonFinite::KeepExact };
-        let calibration = Some(&calibration);
-        let work = Work { calibration, on_non_finite, measure, ..Work::new(&file, &plan) };
-        let writer = TriWriter::over(Cursor::new(Vec::new()), file.metadata()).map_err(refused)?;
-        let (mut encoded, writer) = work.encode_into(writer).map_err(refused)?;
-        let (cursor, _) = writer.complete().map_err(refused)?;
-        let summary = encoded.tensors.pop();
-        let exact = summary.as_ref().and_then(|summary| summary.exact.clone());
-        let (metrics, codec_s) = (summary.map(|summary| summary.metrics), start.elapsed().as_secs_f64());
-        Ok(Coded { exact, metrics, codec_s, ..Coded::of(cursor.into_inner())? })
+        let (container, summary, codec_s) = contained(&entry, &carried, |file, writer| {
+            let (calibration, on_non_finite) = (Some(&calibration), on_non_finite(strict));
+            let work = Work { calibration, on_non_finite, measure, ..Work::new(file, &plan) };
+            Ok(work.encode_into(writer)?)
+        })?;
+        Ok(Coded::of(container)?.with(summary.as_ref(), codec_s))
     })?;
     Ok(coded.tuple(py))
 }

@@ -5,11 +5,12 @@
 //! product are PyTorch's, which round as these do.
 
 use crate::array::Memory;
+use crate::cuda::plan_options;
 use crate::failure::Failure;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use trinity_codec::line::{Effort, Options, Rate, Scale, Settings};
+use trinity_codec::line::{Rate, Scale, Settings};
 
 /// One scale for each row, or one for each value where there are as many.
 fn scale_of(scales: &[f32], values: usize) -> Scale<'_> {
@@ -29,19 +30,10 @@ pub fn line_encode_scaled<'py>(
     best: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (values, scales) = (values.to_vec(py)?, scales.to_vec(py)?);
-    let effort = if best { Effort::Best } else { Effort::Fast };
-    let options = Options { effort, log2_states: if best { 3 } else { 0 }, ..Options::default() };
     let stream = py.detach(|| {
-        let scale = scale_of(&scales, values.len());
-        let settings = Settings::default();
-        trinity_codec::line::encode_scaled(
-            &values,
-            (rows, cols),
-            scale,
-            Rate::Bits(bits),
-            &options,
-            &settings,
-        )
+        let (scale, rate) = (scale_of(&scales, values.len()), Rate::Bits(bits));
+        let options = plan_options(best);
+        trinity_codec::line::encode_scaled(&values, (rows, cols), scale, rate, &options, &Settings::default())
     });
     Ok(PyBytes::new(py, &stream.map_err(Failure::input)?))
 }
@@ -57,6 +49,5 @@ pub fn line_decode_scaled(
     let scales = scales.to_vec(py)?;
     let decoded = py.detach(|| trinity_codec::line::decode_scaled(&stream, scale_of(&scales, values)));
     let (rows, cols, values) = decoded.map_err(Failure::input)?;
-    let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Ok((rows, cols, Memory::new(bytes)))
+    Ok((rows, cols, Memory::of(&values)))
 }

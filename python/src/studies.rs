@@ -1,7 +1,7 @@
 //! Studies by JSON: a request in, an answer out, the same digits as the
 //! command's `--json`.
 
-use crate::array::Array;
+use crate::array::{Array, entries};
 use crate::failure::Failure;
 use crate::watch::{Size, Watch, run};
 use pyo3::prelude::*;
@@ -26,7 +26,7 @@ fn parse<'a, T: Deserialize<'a>>(request: &'a str) -> Result<T, Failure> {
     serde_json::from_str(request).map_err(|error| Failure::input(format_args!("bad request: {error}")))
 }
 
-fn text(answer: &impl Serialize) -> Result<String, Failure> {
+pub(crate) fn text(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(Failure::run)
 }
 
@@ -38,12 +38,10 @@ fn sources(
 ) -> Result<Vec<(String, TensorFile)>, Failure> {
     let mut all = Vec::new();
     for path in files {
-        let file = TensorFile::open(path).map_err(|error| Failure::tensor("", &error))?;
-        all.push((path.display().to_string(), file));
+        all.push((path.display().to_string(), TensorFile::open(path)?));
     }
     if !arrays.is_empty() {
-        let file = TensorFile::of(arrays, BTreeMap::new()).map_err(|error| Failure::tensor("", &error))?;
-        all.push((String::from("memory"), file));
+        all.push((String::from("memory"), TensorFile::of(arrays, BTreeMap::new())?));
     }
     if let Some(class) = class {
         let class: Class = class.parse().map_err(Failure::input)?;
@@ -52,8 +50,28 @@ fn sources(
     Ok(all)
 }
 
-fn entries(arrays: Vec<Array>) -> Result<Vec<Entry>, Failure> {
-    arrays.into_iter().map(Array::entry).collect()
+/// What a study answers to a request: those of `trinity.compare`, `trinity.sweep` and the like.
+#[pyfunction]
+pub fn study(
+    py: Python<'_>,
+    kind: String,
+    request: String,
+    arrays: Vec<Array>,
+    report: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let arrays = entries(arrays)?;
+    let size = if matches!(kind.as_str(), "estimate" | "explain") { Size::Small } else { Size::Large };
+    run(py, size, report.as_ref(), move |watch| match kind.as_str() {
+        "compare" => parse::<Comparing>(&request)?.run(arrays, watch),
+        "estimate" => text(&estimating::estimate(&parse(&request)?)?),
+        "evaluate" => parse::<Evaluating>(&request)?.run(watch),
+        "explain" => parse::<Sweeping>(&request)?.explain(),
+        "explore" => parse::<Exploring>(&request)?.run(arrays, watch),
+        "sweep" => parse::<Sweeping>(&request)?.run(watch),
+        "tensors" => parse::<Measuring>(&request)?.run(arrays, watch),
+        "validate" => validated(&parse(&request)?),
+        other => Err(Failure::input(format_args!("there is no study `{other}`"))),
+    })
 }
 
 #[derive(Deserialize)]
@@ -75,7 +93,7 @@ impl Comparing {
     fn run(self, arrays: Vec<Entry>, watch: &Watch) -> Result<String, Failure> {
         let earlier: Vec<ComparisonRow> = self.earlier.into_iter().map(ComparisonRow::from_json).collect();
         for name in &self.codecs {
-            codec(name).map_err(|error| Failure::tensor("", &error))?;
+            codec(name)?;
         }
         let above_zero = |&number: &f64| number > 0.0 && number.is_finite();
         if let Some(wrong) = self.bits.iter().chain(&self.nmse).find(|number| !above_zero(number)) {
@@ -106,33 +124,16 @@ impl Comparing {
     }
 }
 
-/// Codecs side by side; see `trinity.compare`.
-#[pyfunction]
-#[pyo3(signature = (request, arrays, report=None))]
-pub fn compare(
-    py: Python<'_>,
-    request: &str,
-    arrays: Vec<Array>,
-    report: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let request: Comparing = parse(request)?;
-    let arrays = entries(arrays)?;
-    run(py, Size::Large, report.as_ref(), move |watch| request.run(arrays, watch))
+/// What a codec could exploit in each tensor.
+#[derive(Deserialize)]
+struct Measuring {
+    files: Vec<PathBuf>,
+    class: Option<String>,
 }
 
-/// What a codec could exploit in each tensor; see `trinity.tensors_info`.
-#[pyfunction]
-#[pyo3(signature = (files, arrays, class_, report=None))]
-pub fn tensors_info(
-    py: Python<'_>,
-    files: Vec<PathBuf>,
-    arrays: Vec<Array>,
-    class_: Option<String>,
-    report: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let arrays = entries(arrays)?;
-    run(py, Size::Large, report.as_ref(), move |watch| {
-        let files = sources(&files, arrays, class_.as_deref())?;
+impl Measuring {
+    fn run(self, arrays: Vec<Entry>, watch: &Watch) -> Result<String, Failure> {
+        let files = sources(&self.files, arrays, self.class.as_deref())?;
         let tensors: Vec<(&str, &Entry)> = files
             .iter()
             .flat_map(|(name, file)| file.entries().iter().map(move |entry| (name.as_str(), entry)))
@@ -145,7 +146,7 @@ pub fn tensors_info(
             watch.advance(1);
         }
         text(&lines)
-    })
+    }
 }
 
 #[derive(Deserialize)]
@@ -153,6 +154,11 @@ struct Sweeping {
     #[serde(flatten)]
     request: sweeping::SweepRequest,
     calibration: Option<PathBuf>,
+    /// The part that is asked for, for another request to put together with the others.
+    shard: Option<(u64, u64)>,
+    parts: Option<Vec<String>>,
+    /// The point that is asked for.
+    index: Option<u64>,
 }
 
 impl Sweeping {
@@ -163,24 +169,18 @@ impl Sweeping {
             None => Ok(study),
         }
     }
-}
 
-/// Evaluates every point of a sweep, or puts parts of it together; see
-/// `trinity.sweep`.
-#[pyfunction]
-#[pyo3(signature = (request, parts, report=None))]
-pub fn sweep(
-    py: Python<'_>,
-    request: &str,
-    parts: Option<Vec<String>>,
-    report: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let request: Sweeping = parse(request)?;
-    run(py, Size::Large, report.as_ref(), move |watch| {
-        let study = request.load()?;
-        let Some(parts) = parts else { return text(&sweeping::run(&study, watch)?) };
+    /// Evaluates every point, or a part of them, or puts parts together.
+    fn run(&self, watch: &Watch) -> Result<String, Failure> {
+        let study = self.load()?;
+        if let Some((index, count)) = self.shard {
+            let part = Shard::new(index, count)
+                .ok_or_else(|| Failure::input(format_args!("there is no part {index} of {count}")))?;
+            return text(&study.accumulate_shard(part, watch)?);
+        }
+        let Some(parts) = &self.parts else { return text(&sweeping::run(&study, watch)?) };
         let mut accumulated = Accumulator::new(&study.plan);
-        for part in &parts {
+        for part in parts {
             accumulated.merge(&study.plan, &parse::<Accumulator>(part)?);
         }
         accumulated.sort();
@@ -190,32 +190,12 @@ pub fn sweep(
         }
         study.refuse_nonsense(&accumulated)?;
         text(&study.outcome(&accumulated))
-    })
-}
+    }
 
-/// One part of a sweep, for `sweep` to put together.
-#[pyfunction]
-#[pyo3(signature = (request, index, count, report=None))]
-pub fn sweep_part(
-    py: Python<'_>,
-    request: &str,
-    index: u64,
-    count: u64,
-    report: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let request: Sweeping = parse(request)?;
-    run(py, Size::Large, report.as_ref(), move |watch| {
-        let part = Shard::new(index, count)
-            .ok_or_else(|| Failure::input(format_args!("there is no part {index} of {count}")))?;
-        text(&request.load()?.accumulate_shard(part, watch)?)
-    })
-}
-
-/// One point of a sweep, line by line; see `trinity.explain`.
-#[pyfunction]
-pub fn sweep_explain(py: Python<'_>, request: &str, index: u64) -> PyResult<String> {
-    let request: Sweeping = parse(request)?;
-    run(py, Size::Small, None, move |_| text(&request.load()?.explain(index)?))
+    fn explain(&self) -> Result<String, Failure> {
+        let index = self.index.ok_or_else(|| Failure::input("a point is explained by its index"))?;
+        text(&self.load()?.explain(index)?)
+    }
 }
 
 #[derive(Deserialize)]
@@ -235,26 +215,16 @@ struct Exploring {
     cells: Option<usize>,
 }
 
-/// From tensors to a cluster; see `trinity.explore`.
-#[pyfunction]
-#[pyo3(signature = (request, arrays, report=None))]
-pub fn explore(
-    py: Python<'_>,
-    request: &str,
-    arrays: Vec<Array>,
-    report: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let asked: Exploring = parse(request)?;
-    let arrays = entries(arrays)?;
-    run(py, Size::Large, report.as_ref(), move |watch| {
-        let input_tensors = if asked.files.is_empty() && arrays.is_empty() {
+impl Exploring {
+    fn run(self, arrays: Vec<Entry>, watch: &Watch) -> Result<String, Failure> {
+        let input_tensors = if self.files.is_empty() && arrays.is_empty() {
             exploring::built_in()?
         } else {
-            let files = sources(&asked.files, arrays, asked.class.as_deref())?;
-            let chosen = comparing::chosen(&files, asked.tensor.as_deref())?;
+            let files = sources(&self.files, arrays, self.class.as_deref())?;
+            let chosen = comparing::chosen(&files, self.tensor.as_deref())?;
             comparing::input_tensors(chosen, false, watch)?
         };
-        let quality = match (asked.loss, asked.bits, asked.nmse) {
+        let quality = match (self.loss, self.bits, self.nmse) {
             (Some(loss), ..) => exploring::at_loss(loss, &input_tensors, &[], &|_| (), watch)?,
             (None, Some(bits), _) => Rate::Bits(bits).into(),
             (None, None, Some(nmse)) => Rate::Nmse(nmse).into(),
@@ -263,25 +233,18 @@ pub fn explore(
         let request = exploring::ExploreRequest {
             input_tensors: &input_tensors,
             quality,
-            study: asked.study,
-            sets: asked.sets,
-            budget_mm2: asked.budget_mm2,
-            candidates: asked.codecs,
-            node: asked.node,
-            training: exploring::Training::of(asked.bits.is_none() && asked.nmse.is_none(), asked.loss),
-            cells: asked.cells.unwrap_or(exploring::CELLS),
-            draws: asked.draws.unwrap_or(exploring::DRAWS),
+            study: self.study,
+            sets: self.sets,
+            budget_mm2: self.budget_mm2,
+            candidates: self.codecs,
+            node: self.node,
+            training: exploring::Training::of(self.bits.is_none() && self.nmse.is_none(), self.loss),
+            cells: self.cells.unwrap_or(exploring::CELLS),
+            draws: self.draws.unwrap_or(exploring::DRAWS),
             earlier: &[],
         };
         text(&exploring::explore(&request, &|_| (), watch)?.exploration)
-    })
-}
-
-/// What a job costs on a cluster; see `trinity.estimate`.
-#[pyfunction]
-pub fn estimate(py: Python<'_>, request: &str) -> PyResult<String> {
-    let request: estimating::EstimateRequest = parse(request)?;
-    run(py, Size::Small, None, move |_| text(&estimating::estimate(&request)?))
+    }
 }
 
 #[derive(Deserialize)]
@@ -337,14 +300,6 @@ impl Evaluating {
     }
 }
 
-/// What a bit rate does to a language model; see `trinity.evaluate`.
-#[pyfunction]
-#[pyo3(signature = (request, report=None))]
-pub fn evaluate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyResult<String> {
-    let request: Evaluating = parse(request)?;
-    run(py, Size::Large, report.as_ref(), move |watch| request.run(watch))
-}
-
 #[derive(Serialize)]
 struct Validated {
     sets: Vec<validating::Line>,
@@ -352,19 +307,14 @@ struct Validated {
     breaches: Vec<String>,
 }
 
-/// Every model beside its measurements; see `trinity.validate`.
-#[pyfunction]
-#[pyo3(signature = (request, report=None))]
-pub fn validate(py: Python<'_>, request: &str, report: Option<Py<PyAny>>) -> PyResult<String> {
-    let request: validating::ValidationRequest = parse(request)?;
-    run(py, Size::Large, report.as_ref(), move |_| {
-        let truth = validating::Truth::read(&request).map_err(|error| Failure::input(&error))?;
-        let outcome = validating::validate(&truth).map_err(|error| Failure::input(&error))?;
-        text(&Validated {
-            sets: outcome.lines,
-            malformed: truth.malformed.iter().map(ToString::to_string).collect(),
-            breaches: outcome.breaches.iter().map(ToString::to_string).collect(),
-        })
+/// Every model beside its measurements.
+fn validated(request: &validating::ValidationRequest) -> Result<String, Failure> {
+    let truth = validating::Truth::read(request).map_err(|error| Failure::input(&error))?;
+    let outcome = validating::validate(&truth).map_err(|error| Failure::input(&error))?;
+    text(&Validated {
+        sets: outcome.lines,
+        malformed: truth.malformed.iter().map(ToString::to_string).collect(),
+        breaches: outcome.breaches.iter().map(ToString::to_string).collect(),
     })
 }
 

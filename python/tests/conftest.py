@@ -44,3 +44,16 @@ def trinity_command(command: str, tmp_path: Path):
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def in_shards(trinity_command, tmp_path: Path):
+    """The file that the command makes in so many parts."""
+
+    def run(count: int, *encode: str) -> bytes:
+        for index in range(count):
+            trinity_command(*encode, "-o", "merged.tri", "--shard", f"{index}/{count}")
+        trinity_command(*encode, "-o", "merged.tri", "--merge")
+        return (tmp_path / "merged.tri").read_bytes()
+
+    return run

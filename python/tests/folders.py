@@ -15,11 +15,28 @@ import trinity
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def flipped(data: bytes, at: int, mask: int = 1) -> bytes:
+    """The same bytes but for bits of one."""
+    return data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
+
+
 def cached_model(name: str) -> Path | None:
     """What `cargo xtask models` brought, if it did."""
     cache = Path(os.environ.get("TRINITY_MODELS") or ROOT / "target/models")
     found = cache / name
     return found if found.exists() else None
+
+
+def save_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """A file of tensors, written without the package that others do it by."""
+    header, data = {}, b""
+    names = {"float32": "F32", "int64": "I64", "bool": "BOOL"}
+    for name, one in tensors.items():
+        at = len(data)
+        data += one.tobytes()
+        header[name] = {"dtype": names[one.dtype.name], "shape": list(one.shape), "data_offsets": [at, len(data)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
 def gguf_metadata(path: Path) -> dict[str, Any]:
@@ -97,6 +114,55 @@ def llama_folder(gguf: Path, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     end = tokens[config["eos_token_id"]] if config["eos_token_id"] is not None else None
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end, "clean_up_tokenization_spaces": False}))
+
+
+#: What small models have in common.
+SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def drawn(kind: str, seed: int = 11, **sizes: Any) -> Any:
+    """A causal model of transformers by its kind (Llama, GPT2, Mixtral), of weights that a seed draws."""
+    import torch
+    import transformers
+
+    torch.manual_seed(seed)
+    return transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{kind}Config")(**sizes)).eval()
+
+
+def llama(**changes: Any) -> Any:
+    return drawn("Llama", **{**SIZES, "num_key_value_heads": 2, "max_position_embeddings": 512, "tie_word_embeddings": True, **changes})
+
+
+def gpt2() -> Any:
+    return drawn("GPT2", vocab_size=256, n_positions=128, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+
+
+def mixtral(**changes: Any) -> Any:
+    experts = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "max_position_embeddings": 128}
+    return drawn("Mixtral", **{**SIZES, **experts, **changes})
+
+
+def hanging_llama(folder: Path) -> None:
+    """A folder of a model whose answers hang on every token before, and show a wrong block: weights drawn large, f32."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "max_position_embeddings": 1024}
+    llama(seed=5, **sizes, tie_word_embeddings=False, initializer_range=0.3).save_pretrained(folder)
+    tokenizer = Tokenizer(models.WordLevel({f"<{at}>": at for at in range(512)}, unk_token="<0>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+
+
+def transfer(**extra: Any) -> dict[str, Any]:
+    """What vLLM is told of the connector; a mode is ``lossless`` or bits per value."""
+    if "mode" in extra:
+        mode = extra.pop("mode")
+        extra["bits"] = None if mode == "lossless" else float(mode)
+    return {
+        "kv_connector": "TrinityConnector", "kv_connector_module_path": "trinity.vllm._connector", "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra,
+    }
 
 
 def trained_gpt2(folder: Path, text: bytes, steps: int = 120) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import torch
+from folders import flipped
 from trinity.vllm import BlockStore
 from trinity.vllm._basis import FRAMES, Basis, Shape, Sums
 from trinity.vllm._form import Form
@@ -15,8 +16,15 @@ from trinity.vllm._worker import Group, Moved, Worker
 
 __all__ = ["BlockStore", "Stream"]
 LAYERS, HEADS, WIDTH, BLOCK, COUNT = 5, 4, 32, 128, 11
-ANGLES = torch.arange(4096)[:, None] * 10_000 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
-ROPE = Rope(torch.cat([ANGLES.cos(), ANGLES.sin()], -1), interleaved=False)
+
+
+def angles(positions: int, width: int, scale: float = 1.0) -> torch.Tensor:
+    """Cosines and sines of rotary positions, a row a position."""
+    turned = torch.arange(positions)[:, None] * 10_000 ** (-torch.arange(0, width, 2) / width)
+    return scale * torch.cat([turned.cos(), turned.sin()], -1)
+
+
+ROPE = Rope(angles(4096, WIDTH), interleaved=False)
 LOG = logging.getLogger("trinity.tests")
 SHAPE = Shape(LAYERS, HEADS, WIDTH, FRAMES[0])
 
@@ -57,8 +65,22 @@ def worker(folder, caches: list[torch.Tensor], bits: float | None = 3.0, basis: 
     return Worker(store, [group], LOG)
 
 
+def kept(folder, caches: list[torch.Tensor], *, make=worker, count: int = COUNT, **options) -> Worker:
+    """A worker that has put blocks into its store, all of which were written."""
+    own = make(folder, caches, **options)
+    own.save(moves(count))
+    own.shutdown()
+    assert own.store.stats["written"] == count, own.store.stats
+    return own
+
+
 def moves(count: int = COUNT) -> list[Moved]:
     return [Moved("r", at, f"key {at}", at) for at in range(count)]
+
+
+def spoil(path) -> None:
+    """Flips a bit in the middle of a file."""
+    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size // 2, 8))
 
 
 def nmse(got: list[torch.Tensor], meant: list[torch.Tensor], block: int) -> float:

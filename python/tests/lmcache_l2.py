@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import torch
+from folders import flipped
 from lmcache.v1.distributed.api import MemoryLayoutDesc, ObjectKey
 from lmcache.v1.distributed.config import L1ManagerConfig, L1MemoryManagerConfig
 from lmcache.v1.distributed.l1_manager import L1Manager
@@ -86,9 +87,7 @@ def main(folder: Path, out: Path) -> None:
     second = Cache(folder)
     found["again"], _ = second.load(keys)
     whole = [path.read_bytes() for path in files]
-    flipped = bytearray(whole[0])
-    flipped[len(flipped) // 2] ^= 1
-    for name, bytes_, key in ("flipped", bytes(flipped), 1), ("cut", whole[0][: len(whole[0]) // 2], 1), ("swapped", whole[1], 1):
+    for name, bytes_, key in ("flipped", flipped(whole[0], len(whole[0]) // 2), 1), ("cut", whole[0][: len(whole[0]) // 2], 1), ("swapped", whole[1], 1):
         files[0].write_bytes(bytes_)
         found[name], _ = second.load([_key(key)])
     tensors[0][0, 0, 0, 0] = float("nan")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
-import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
-import torch.multiprocessing as mp  # noqa: E402
 from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict  # noqa: E402
 
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
+from folders import flipped  # noqa: E402
+from ranks import answers  # noqa: E402
 from trinity.torch import _checkpoint  # noqa: E402
 
 
@@ -45,8 +44,7 @@ def _state(net, optimizer) -> dict:
 
 def _resumed(path: Path):
     net, optimizer = _net(9)
-    state = _state(net, optimizer)
-    dcp.load(state, storage_reader=tt.CheckpointReader(path))
+    state = _loaded(_state(net, optimizer), path)
     set_state_dict(net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     return net, optimizer
 
@@ -91,21 +89,22 @@ def test_a_plain_reader_stops_and_damage_is_said(tmp_path):
     with pytest.raises(CheckpointException, match="trinity"):
         dcp.load(_state(net, optimizer), checkpoint_id=str(tmp_path / "c"))
     (file,) = (tmp_path / "c").glob("*.distcp")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(CheckpointException, match="checksum does not hold"):
-        dcp.load(_state(net, optimizer), storage_reader=tt.CheckpointReader(tmp_path / "c"))
-    file.write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointException, match="cut"):
-        dcp.load(_state(net, optimizer), storage_reader=tt.CheckpointReader(tmp_path / "c"))
+    data = file.read_bytes()
+    for damaged, why in (flipped(data, len(data) // 3), "checksum does not hold"), (data[: len(data) // 2], "cut"):
+        file.write_bytes(damaged)
+        assert why in _refused(_state(net, optimizer), tmp_path / "c")
     with pytest.raises(trinity.InputError, match="a share between 0 and 1"):
         tt.CheckpointWriter(tmp_path / "x", error=2.0)
 
 
+def _loaded(state: dict, path: Path) -> dict:
+    dcp.load(state, storage_reader=tt.CheckpointReader(path))
+    return state
+
+
 def _refused(state: dict, path: Path) -> str:
     with pytest.raises(CheckpointException) as said:
-        dcp.load(state, storage_reader=tt.CheckpointReader(path))
+        _loaded(state, path)
     return str(said.value)
 
 
@@ -124,15 +123,12 @@ def test_data_of_another_checkpoint_or_rank_is_not_loaded_as_this_one_s(tmp_path
     assert "another checkpoint's" in _refused(_small(3), tmp_path / "1")
     # Every byte counts, also of what is no tensor.
     for at in range(0, len(mine), 97):
-        damaged = bytearray(mine)
-        damaged[at] ^= 1
-        file.write_bytes(damaged)
+        file.write_bytes(flipped(mine, at))
         assert "checksum does not hold" in _refused(_small(3), tmp_path / "1"), at
     file.unlink()
     assert "a part of the checkpoint is missing" in _refused(_small(3), tmp_path / "1")
     file.write_bytes(mine)
-    state = _small(3)
-    dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path / "1"))
+    state = _loaded(_small(3), tmp_path / "1")
     assert torch.equal(state["w"], _small(1)["w"]) and state["rate"] == 0.25
     for metadata in b"", (tmp_path / "1/.metadata").read_bytes()[:-9], b"nonsense":
         (tmp_path / "2/.metadata").write_bytes(metadata)
@@ -146,8 +142,7 @@ def test_a_checkpoint_of_before_has_no_checksums_in_its_metadata(tmp_path, monke
     monkeypatch.setattr(_checkpoint, "_StorageInfo", lambda *place, transform_descriptors: plain(*place, transform_descriptors=transform_descriptors[:-1] or None))
     dcp.save(_small(1), storage_writer=tt.CheckpointWriter(tmp_path))
     monkeypatch.undo()
-    state = _small(3)
-    dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path))
+    state = _loaded(_small(3), tmp_path)
     assert torch.equal(state["bits"], _small(1)["bits"]) and state["rate"] == 0.25
 
 
@@ -156,8 +151,7 @@ def test_values_go_into_no_format_that_does_not_hold_them(tmp_path):
     dcp.save(large, storage_writer=tt.CheckpointWriter(tmp_path))
     for name, holds, does_not in (("f", (torch.float64, torch.bfloat16, torch.complex64), (torch.int32, torch.bool, torch.float16)), ("i", (torch.int16, torch.float32), (torch.int8, torch.bool))):
         for dtype in holds:
-            state = {name: torch.zeros(2, dtype=dtype)}
-            dcp.load(state, storage_reader=tt.CheckpointReader(tmp_path))
+            state = _loaded({name: torch.zeros(2, dtype=dtype)}, tmp_path)
             assert torch.allclose(state[name].to(torch.complex64), large[name].to(torch.complex64), rtol=0.01)
         for dtype in does_not:
             assert "does not hold its values" in _refused({name: torch.zeros(2, dtype=dtype)}, tmp_path)
@@ -204,9 +198,7 @@ def test_every_kind_of_tensor_is_packed_and_comes_back():
                 assert torch.equal(found.nan_to_num(), tensor.nan_to_num())
 
 
-def _shard(rank: int, folder: str, port: int, save: bool) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2")
-    dist.init_process_group("gloo")
+def _shard(rank: int, folder: str, save: bool) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -220,9 +212,8 @@ def _shard(rank: int, folder: str, port: int, save: bool) -> None:
         state = {"w": distribute_tensor(torch.zeros_like(whole), mesh, [Shard(1)])}
         dcp.load(state, storage_reader=tt.CheckpointReader(folder))
         assert float((state["w"].full_tensor() - whole).abs().max()) <= 1e-3
-    dist.destroy_process_group()
 
 
 def test_shards_are_saved_by_two_ranks_and_loaded_as_others(tmp_path):
-    for at, save in enumerate([True, False]):
-        mp.spawn(_shard, args=(str(tmp_path / "c"), 29641 + at, save), nprocs=2)
+    for save in True, False:
+        answers(_shard, 2, str(tmp_path / "c"), save)

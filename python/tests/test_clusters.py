@@ -14,11 +14,8 @@ import numpy as np
 import pytest
 
 import trinity
+from processes import without_speeds
 from trinity import executors
-
-
-def _without_speeds(rows):
-    return [{k: v for k, v in row.items() if k not in {"encode_mb_s", "decode_mb_s"}} for row in rows]
 
 
 def _once_deadly(folder, function, *arguments):
@@ -48,7 +45,7 @@ def _same_as_alone(executor, weights, folder):
     deadly = Deadly(executor, folder)
     shared = trinity.compare(arrays, ["rtn", "uniform+ac"], [3, 4], executor=deadly)
     assert (folder / "died").exists(), "no worker was killed"
-    assert _without_speeds(shared) == _without_speeds(trinity.compare(arrays, ["rtn", "uniform+ac"], [3, 4]))
+    assert without_speeds(shared) == without_speeds(trinity.compare(arrays, ["rtn", "uniform+ac"], [3, 4]))
     assert trinity.encode(arrays, bits=3, executor=executor) == trinity.encode(arrays, bits=3)
     assert trinity.sweep(executor=executor) == trinity.sweep()
 

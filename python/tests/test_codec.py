@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import trinity
+from folders import flipped
 
 
 @pytest.mark.parametrize("codec", ["trinity", "line", "h265", "uniform+ac", "rtn-128g", "hadamard/uniform+ac"])
@@ -97,12 +98,9 @@ def test_an_unmeasured_encoding_is_the_same_bytes(weights):
 def test_damaged_bytes_are_an_error_and_never_a_crash(weights):
     whole = trinity.encode(weights[:8], bits=3).bytes
     for at in range(0, len(whole), max(1, len(whole) // 60)):
-        flipped = bytearray(whole)
-        flipped[at] ^= 0x10
-        with pytest.raises(trinity.Error):
-            trinity.decode(trinity.Encoded(bytes(flipped)))
-        with pytest.raises(trinity.Error):
-            trinity.decode(trinity.Encoded(whole[:at]))
+        for damaged in flipped(whole, at, 0x10), whole[:at]:
+            with pytest.raises(trinity.Error):
+                trinity.decode(trinity.Encoded(damaged))
 
 
 def test_mistakes_are_sentences_with_a_way_out(weights):
@@ -111,17 +109,15 @@ def test_mistakes_are_sentences_with_a_way_out(weights):
     assert caught.value.help == "did you mean `trinity`?"
     assert isinstance(caught.value, ValueError) and isinstance(caught.value, trinity.Error)
     assert pickle.loads(pickle.dumps(caught.value)).help == caught.value.help
-    for wrong in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(trinity.InputError, match="expected a number above zero"):
-            trinity.encode(weights, bits=wrong)
-    with pytest.raises(trinity.InputError, match="found bits and nmse"):
-        trinity.encode(weights, bits=3, nmse=0.1)
-    with pytest.raises(trinity.InputError, match="number format complex128"):
-        trinity.encode(weights.astype(np.complex128), bits=3)
-    with pytest.raises(trinity.InputError, match="no array of numbers"):
-        trinity.encode({"x": object()}, bits=3)
-    with pytest.raises(trinity.InputError, match="`weights` is no tensor class"):
-        trinity.encode(weights, bits=3, class_="weights")
+    for x, options, why in (
+        *((weights, {"bits": wrong}, "expected a number above zero") for wrong in (0, -1, float("nan"), float("inf"))),
+        (weights, {"bits": 3, "nmse": 0.1}, "found bits and nmse"),
+        (weights.astype(np.complex128), {"bits": 3}, "number format complex128"),
+        ({"x": object()}, {"bits": 3}, "no array of numbers"),
+        (weights, {"bits": 3, "class_": "weights"}, "`weights` is no tensor class"),
+    ):
+        with pytest.raises(trinity.InputError, match=why):
+            trinity.encode(x, **options)
 
 
 def test_dlpack_is_read_without_a_copy(weights):

@@ -6,9 +6,6 @@ Needs a GPU; without one these tests say that they are left out.
 from __future__ import annotations
 
 import hashlib
-import os
-import socket
-import traceback
 
 import pytest
 
@@ -17,13 +14,14 @@ if not torch.cuda.is_available():
     pytest.skip("LEFT OUT: there is no GPU", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-import torch.multiprocessing as mp  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+import folders  # noqa: E402
 import kv_blocks as kv  # noqa: E402
 import trinity.torch as tt  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
+from ranks import answers  # noqa: E402
 from trinity.torch._rooms import Rooms  # noqa: E402
 
 
@@ -122,18 +120,16 @@ def test_rooms_hold_what_they_are_given_and_say_what_is_not_finite():
 def test_what_does_not_fit_is_a_sentence():
     x = made(256, 512)
     codec = tt.DeviceCodec(x, bits=3)
-    with pytest.raises(InputError, match="on cpu"):
-        tt.DeviceCodec(x.cpu())
-    with pytest.raises(InputError, match="and this is .* on cpu"):
-        codec.encode(x.cpu())
-    with pytest.raises(InputError, match=r"and this is \(128, 512\)"):
-        codec.encode(x[:128])
-    with pytest.raises(InputError, match="and this is .*bfloat16"):
-        codec.encode_all([x, x.bfloat16()])
-    with pytest.raises(InputError, match="in a row"):
-        codec.decode(codec.encode(x), out=torch.empty(512, 256, device="cuda").T)
-    with pytest.raises(InputError, match="256 × 512 values, and the tensor is"):
-        tt.DeviceCodec(x[:128].contiguous(), plan=codec.plan)
+    for wrong, why in (
+        (lambda: tt.DeviceCodec(x.cpu()), "on cpu"),
+        (lambda: codec.encode(x.cpu()), "and this is .* on cpu"),
+        (lambda: codec.encode(x[:128]), r"and this is \(128, 512\)"),
+        (lambda: codec.encode_all([x, x.bfloat16()]), "and this is .*bfloat16"),
+        (lambda: codec.decode(codec.encode(x), out=torch.empty(512, 256, device="cuda").T), "in a row"),
+        (lambda: tt.DeviceCodec(x[:128].contiguous(), plan=codec.plan), "256 × 512 values, and the tensor is"),
+    ):
+        with pytest.raises(InputError, match=why):
+            wrong()
     # A transposed tensor is coded as it is read.
     turned = x.T.contiguous().T
     assert torch.equal(codec.encode(turned).bytes, codec.encode(x).bytes)
@@ -158,35 +154,6 @@ def test_what_does_not_fit_is_a_sentence():
 
 
 # Boundaries, caches, weights.
-
-
-def _run(rank: int, ranks: int, port: int, backend: str, work, queue) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    try:
-        torch.cuda.set_device(0)
-        dist.init_process_group(backend, rank=rank, world_size=ranks)
-        queue.put((rank, None, work(rank)))
-        dist.barrier()
-        dist.destroy_process_group()
-    except BaseException:
-        queue.put((rank, traceback.format_exc(), None))
-
-
-def _ranks(work, ranks: int, backend: str) -> list:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = mp.get_context("spawn")
-    queue = context.Queue()
-    workers = [context.Process(target=_run, args=(rank, ranks, port, backend, work, queue)) for rank in range(ranks)]
-    for worker in workers:
-        worker.start()
-    found = sorted((queue.get(timeout=180) for _ in workers), key=lambda one: one[0])
-    for worker in workers:
-        worker.join(60)
-    for _, trouble, _ in found:
-        assert trouble is None, trouble
-    return [one[2] for one in found]
 
 
 def _quiet_step(step) -> dict[str, int]:
@@ -242,7 +209,7 @@ def _stages(rank: int) -> dict:
 
 
 def test_stages_exchange_rooms():
-    first, second = _ranks(_stages, 2, "gloo")
+    first, second = answers(_stages, 2)
     assert second["activation"] < 0.02
     # The gradient is of what arrived.
     assert first["grad"] < 0.03
@@ -286,7 +253,7 @@ def _data_parallel(rank: int) -> dict:
 
 
 def test_gradients_of_two_ranks_are_coded_on_the_device_and_alike():
-    first, second = _ranks(_data_parallel, 2, "gloo")
+    first, second = answers(_data_parallel, 2)
     assert first["bits"] == second["bits"]
     assert first["on_device"] >= 1
     assert first["error"] < 0.01
@@ -312,7 +279,7 @@ def _quiet_training(rank: int) -> dict:
 
 
 def test_a_step_with_the_hook_waits_for_nothing():
-    (seen,) = _ranks(_quiet_training, 1, "nccl")
+    (seen,) = answers(_quiet_training, 1, backend="nccl")
     assert seen["to_host"] == 0 and seen["encode"] >= 2 and seen["decode"] >= 2
     assert seen["plans"] >= 2
 
@@ -333,7 +300,7 @@ def _scattered(rank: int) -> dict:
 
 
 def test_sharded_gradients_are_summed_on_the_device():
-    for one in _ranks(_scattered, 2, "gloo"):
+    for one in answers(_scattered, 2):
         assert one["on_device"]
         assert max(one["errors"].values()) < 0.01
         assert one["sent"] < 6.6 / 32
@@ -341,12 +308,9 @@ def test_sharded_gradients_are_summed_on_the_device():
 
 def test_a_cache_keeps_its_pages_on_the_device():
     transformers = pytest.importorskip("transformers")
-    torch.manual_seed(11)
-    config = transformers.LlamaConfig(
-        vocab_size=256, hidden_size=256, intermediate_size=256, num_hidden_layers=2, num_attention_heads=8,
-        num_key_value_heads=4, max_position_embeddings=2048,
-    )  # fmt: skip
-    model = transformers.LlamaForCausalLM(config).eval().cuda().bfloat16()
+    sizes = {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8, "num_key_value_heads": 4}
+    model = folders.llama(**sizes, max_position_embeddings=2048, tie_word_embeddings=False).cuda().bfloat16()
+    config = model.config
     tokens = torch.randint(0, 256, (2, 400), device="cuda")
     with torch.no_grad():
         plain = model(tokens, past_key_values=transformers.DynamicCache(config=config)).logits
@@ -389,11 +353,7 @@ def _device_worker(folder, caches, **options):
 
 
 def _kept(folder, caches, **options):
-    own = _device_worker(folder, caches, **options)
-    own.save(kv.moves())
-    own.shutdown()
-    assert own.store.stats["written"] == kv.COUNT, own.store.stats
-    return own
+    return kv.kept(folder, caches, make=_device_worker, **options)
 
 
 @pytest.mark.parametrize("codec", ["line-fast", "trinity-lite"])
@@ -403,9 +363,7 @@ def test_blocks_are_coded_where_they_lie_and_read_by_a_cpu_to_the_same_values(tm
     there = [one.cuda() for one in host]
     own = _kept(tmp_path / "device", there, codec=codec)
     # A CPU's streams of the same matrices: as many bits, and as near.
-    by_cpu = kv.worker(tmp_path / "host", host, codec=codec)
-    by_cpu.save(kv.moves())
-    by_cpu.shutdown()
+    by_cpu = kv.kept(tmp_path / "host", host, codec=codec)
     assert by_cpu._coder is None
     wanted = [(moved.key, own.expected(moved.index)) for moved in kv.moves()]
     store = kv.BlockStore(tmp_path / "device", "m", bits=3.0, codec=codec, memory_bytes=0)
@@ -441,18 +399,13 @@ def test_blocks_are_coded_where_they_lie_and_read_by_a_cpu_to_the_same_values(tm
 
 def test_a_gpu_reads_what_a_cpu_coded_and_leaves_out_what_is_damaged(tmp_path):
     host = kv.paged(3)
-    by_cpu = kv.worker(tmp_path, host)
-    by_cpu.save(kv.moves()[:4])
-    by_cpu.shutdown()
+    kv.kept(tmp_path, host, count=4)
     own = _device_worker(tmp_path, [one.cuda() for one in host])
     own.save(kv.moves())
     own.shutdown()
     assert own.store.stats["written"] == kv.COUNT - 4
     for at in (1, 6):
-        path = own.store.folder / f"key {at}.kv"
-        whole = bytearray(path.read_bytes())
-        whole[len(whole) // 2] ^= 8
-        path.write_bytes(whole)
+        kv.spoil(own.store.folder / f"key {at}.kv")
     back = [torch.zeros_like(one).cuda() for one in host]
     failed = _device_worker(tmp_path, back).load(kv.moves())
     assert [moved.index for moved, _ in failed] == [1, 6] and all("checksum" in str(why) for _, why in failed)
@@ -520,10 +473,7 @@ def test_blocks_on_a_gpu_in_a_basis_and_such_that_are_not_finite(tmp_path, caplo
 def test_a_gpu_s_blocks_with_every_bit_or_a_codec_without_kernels_go_by_way_of_the_host(tmp_path):
     there = [one.cuda() for one in kv.paged(6)]
     for name, options in {"lossless": {"bits": None}, "trinity": {"codec": "trinity"}}.items():
-        own = kv.worker(tmp_path / name, there, **options)
-        assert own._coder is None
-        own.save(kv.moves()[:3])
-        own.shutdown()
+        assert kv.kept(tmp_path / name, there, count=3, **options)._coder is None
         back = [torch.zeros_like(one) for one in there]
         assert kv.worker(tmp_path / name, back, **options).load(kv.moves()[:3]) == []
         for a, b in zip(back, there):

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-import trinity
+from processes import ROOT, environment, python
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "python/README.md", *(ROOT / "docs").glob("*.md")])
 
 
@@ -50,26 +49,20 @@ def _needs(text: str) -> list[str]:
 
 
 _FURNISH = """
+import json, pathlib
 import numpy as np
+import folders
 rng = np.random.default_rng(1)
 weights = rng.normal(size=(96, 128)).astype(np.float32)
 np.save("kv.npy", weights)
-import json
 model = {"model.embed_tokens.weight": weights, "model.layers.0.q_proj.weight": weights[:64] * 2}
-header, data = {}, b""
-for name, one in model.items():
-    header[name] = {"dtype": "F32", "shape": list(one.shape), "data_offsets": [len(data), len(data) + one.nbytes]}
-    data += one.tobytes()
-text = json.dumps(header).encode()
-open("model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+folders.save_safetensors(pathlib.Path("model.safetensors"), model)
 state_dict = model
 try:
     import torch
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
     batches = [torch.randn(64, 32) for _ in range(4)]
-    import transformers
-    sizes = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained("MODEL")
+    folders.drawn("Llama", **folders.SIZES).save_pretrained("MODEL")
 except ImportError:
     pass
 """
@@ -92,8 +85,8 @@ def test_python_of_a_page_runs(page, tmp_path):
     (tmp_path / "models").symlink_to(ROOT / "models")
     path = tmp_path / "page.py"
     path.write_text("\n".join(script))
-    here = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
-    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    both = os.pathsep.join([environment()["PYTHONPATH"], str(Path(__file__).parent)])
+    done = python(path, cwd=tmp_path, env={"PYTHONPATH": both})
     assert done.returncode == 0, f"{page}:\n{done.stderr[-3000:]}"
 
 

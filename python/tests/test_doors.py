@@ -1,6 +1,6 @@
 """SmolLM2 and a GPT-2 through every door: the same bytes, and transformers' perplexity of the file is `eval`'s.
 
-PyTorch is gigabytes: `cargo xtask test --all` installs it; `cargo xtask models` brings SmolLM2.
+`cargo xtask models` brings SmolLM2.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _perplexity(model, tokens) -> float:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_through_every_door(name, tmp_path, trinity_command):
+def test_a_model_through_every_door(name, tmp_path, trinity_command, in_shards):
     make, bits, codec = MODELS[name]
     folder = tmp_path / "model"
     model = make(folder)
@@ -71,10 +71,7 @@ def test_a_model_through_every_door(name, tmp_path, trinity_command):
     coded = trinity.encode(state, bits=bits, codec=codec, progress=False)
     trinity.save(tmp_path / "dict.tri", coded)
     assert (tmp_path / "dict.tri").read_bytes() == command, "encode(dict)"
-    for index in range(2):
-        trinity_command("encode", source, *asked, "-o", "parts.tri", "--shard", f"{index}/2")
-    trinity_command("encode", source, *asked, "-o", "parts.tri", "--merge")
-    assert (tmp_path / "parts.tri").read_bytes() == command, "shards"
+    assert in_shards(2, "encode", source, *asked) == command, "shards"
 
     # The file, judged by the command and by transformers.
     row = json.loads(trinity_command("eval", "command.tri", "--original", str(folder), "--text", "text.txt", "--json"))

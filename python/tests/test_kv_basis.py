@@ -11,15 +11,17 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
 import trinity  # noqa: E402
+from folders import flipped  # noqa: E402
+from kv_blocks import angles  # noqa: E402
 from trinity.vllm import BlockStore, Refused  # noqa: E402
+from trinity.vllm import __main__ as command  # noqa: E402
 from trinity.vllm._basis import FRAMES, MOST_CHANNELS, Basis, Parts, Shape, Sums  # noqa: E402
 from trinity.vllm._form import Form  # noqa: E402
 from trinity.vllm._frame import Rope  # noqa: E402
 
 LAYERS, HEADS, WIDTH, BLOCK = 7, 2, 32, 128
 SHAPE = Shape(LAYERS, HEADS, WIDTH, FRAMES[0])
-ROPE_ANGLES = torch.arange(1024)[:, None] * 10_000 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
-ROPE = Rope(torch.cat([ROPE_ANGLES.cos(), ROPE_ANGLES.sin()], -1), interleaved=False)
+ROPE = Rope(angles(1024, WIDTH), interleaved=False)
 
 
 def _plain(start: int, tokens: int = BLOCK) -> torch.Tensor:
@@ -119,7 +121,7 @@ def test_cut_damaged_and_foreign_files_are_refused_with_a_sentence(basis, tmp_pa
         with pytest.raises(trinity.InputError, match="basis .*a.basis (cannot be read|is a container|is no)"):
             Basis.open(path)
     for at in 0, 30, len(whole) // 3, len(whole) // 2, len(whole) - 1:
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        path.write_bytes(flipped(whole, at, 4))
         with pytest.raises(trinity.InputError, match="help: python -m trinity.vllm basis"):
             Basis.open(path)
     path.write_bytes(whole)
@@ -167,6 +169,13 @@ def test_a_text_that_is_too_short_is_refused():
         sums.basis("a model", "0123")
 
 
+def _ended(monkeypatch, *options: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["trinity.vllm", "basis", "model", "b.txt", "-o", "a.basis", *options])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    return ended.value.code
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "said"),
     [
@@ -175,8 +184,6 @@ def test_a_text_that_is_too_short_is_refused():
     ],
 )  # fmt: skip
 def test_the_command_says_what_is_wrong_in_a_sentence(monkeypatch, capsys, raised, code, said):
-    from trinity.vllm import __main__ as command
-
     def learn(*_, **__):
         raise raised
 
@@ -184,19 +191,11 @@ def test_the_command_says_what_is_wrong_in_a_sentence(monkeypatch, capsys, raise
     stand_in.learn = learn
     monkeypatch.setitem(sys.modules, "trinity.vllm._learn", stand_in)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if raised is None else name)
-    monkeypatch.setattr(sys, "argv", ["trinity.vllm", "basis", "model", "b.txt", "-o", "a.basis"])
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "ERROR")
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    assert ended.value.code == code and said in capsys.readouterr().err
+    assert _ended(monkeypatch) == code and said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("option", "value", "said"), [("--engine", "[1]", "expected names and values"), ("--engine", "{", "Expecting"), ("--tokens", "-5", "expected 1 or more")])
 def test_options_that_mean_nothing_are_refused_before_an_engine_starts(monkeypatch, capsys, option, value, said):
-    from trinity.vllm import __main__ as command
-
-    monkeypatch.setattr(sys, "argv", ["trinity.vllm", "basis", "model", "b.txt", "-o", "a.basis", option, value])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    assert ended.value.code == 2 and said in capsys.readouterr().err
+    assert _ended(monkeypatch, option, value) == 2 and said in capsys.readouterr().err

@@ -7,14 +7,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
 import trinity  # noqa: E402
+from kv_blocks import angles  # noqa: E402
 from trinity.vllm._form import Form  # noqa: E402
 from trinity.vllm._frame import NotUndone, Rope, asked, rope_of  # noqa: E402
 from trinity.vllm._layout import layout, unknown  # noqa: E402
-
-
-def _table(positions: int, turned: int, scale: float = 1.0) -> torch.Tensor:
-    angles = torch.arange(positions)[:, None] * 10_000 ** (-torch.arange(0, turned, 2) / turned)
-    return scale * torch.cat([angles.cos(), angles.sin()], -1)
 
 
 class RotaryEmbedding:
@@ -22,7 +18,7 @@ class RotaryEmbedding:
 
     def __init__(self, head_size: int, rotary_dim: int, is_neox_style: bool, wrong: bool = False) -> None:
         self.head_size, self.rotary_dim, self.is_neox_style, self.wrong = head_size, rotary_dim, is_neox_style, wrong
-        self.cos_sin_cache = _table(64, rotary_dim).bfloat16()
+        self.cos_sin_cache = angles(64, rotary_dim).bfloat16()
 
     def forward_native(self, positions, query, key):
         """By complex numbers, unlike the code under test."""
@@ -52,21 +48,20 @@ def test_positions_are_undone_and_done_again_whatever_pairs_and_however_many(neo
     assert torch.allclose(undone, keys, atol=0.02)
     assert torch.allclose(rope.apply(undone, 7), torch.stack(rows, 1), atol=1e-5)
     # Rotations that also scale.
-    scaled = Rope(_table(64, turned, 1.3), interleaved=not neox)
+    scaled = Rope(angles(64, turned, 1.3), interleaved=not neox)
     assert torch.allclose(scaled.apply(scaled.undo(keys, 3), 3), keys, atol=1e-5)
 
 
 def test_rotations_that_are_not_understood_are_left_alone_with_a_reason():
-    with pytest.raises(NotUndone, match="UnknownEmbedding is not known"):
-        asked(UnknownEmbedding(32, 32, True), 32)
-    with pytest.raises(NotUndone, match="does otherwise"):
-        asked(RotaryEmbedding(32, 32, True, wrong=True), 32)
-    with pytest.raises(NotUndone, match="heads of 32 channels, and the cache has 64"):
-        asked(RotaryEmbedding(32, 32, True), 64)
-    with pytest.raises(NotUndone, match="not found"):
-        rope_of([], 32)
-    with pytest.raises(NotUndone, match="several kinds"):
-        rope_of([RotaryEmbedding(32, 32, True), RotaryEmbedding(32, 16, True)], 32)
+    for modules, width, why in (
+        ([UnknownEmbedding(32, 32, True)], 32, "UnknownEmbedding is not known"),
+        ([RotaryEmbedding(32, 32, True, wrong=True)], 32, "does otherwise"),
+        ([RotaryEmbedding(32, 32, True)], 64, "heads of 32 channels, and the cache has 64"),
+        ([], 32, "not found"),
+        ([RotaryEmbedding(32, 32, True), RotaryEmbedding(32, 16, True)], 32, "several kinds"),
+    ):
+        with pytest.raises(NotUndone, match=why):
+            rope_of(modules, width)
     twice = [RotaryEmbedding(32, 32, True), RotaryEmbedding(32, 32, True)]
     assert rope_of(twice, 32).identity == asked(twice[0], 32).identity
 
@@ -124,7 +119,7 @@ def _block(dtype: torch.dtype, start: int, rope: Rope | None) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_blocks_come_back_to_the_bit_or_within_the_same_share_of_each_layer(dtype):
-    rope = Rope(_table(1024, 64), interleaved=False)
+    rope = Rope(angles(1024, 64), interleaved=False)
     for index in 0, 2:
         block = _block(dtype, index * 128, rope)
         exact = Form(7, dtype, 128, 2, 64, None, None)
@@ -138,7 +133,7 @@ def test_blocks_come_back_to_the_bit_or_within_the_same_share_of_each_layer(dtyp
 
 
 def test_keys_before_rotary_positions_cost_less():
-    rope = Rope(_table(1024, 64), interleaved=False)
+    rope = Rope(angles(1024, 64), interleaved=False)
     block = _block(torch.float32, 256, rope)
 
     def error(with_: Rope | None) -> float:
@@ -149,6 +144,6 @@ def test_keys_before_rotary_positions_cost_less():
     assert undone < 0.7 * kept, (undone, kept)
     # Angles are part of what a block is; beyond the last that is known keys stay as they are.
     form = Form(7, torch.float32, 128, 2, 64, 4, rope)
-    other = Form(7, torch.float32, 128, 2, 64, 4, Rope(_table(1024, 32), interleaved=False))
+    other = Form(7, torch.float32, 128, 2, 64, 4, Rope(angles(1024, 32), interleaved=False))
     assert form.expected(1) != other.expected(1)
     assert list(form.expected(8)) == ["keys 0", "values 0", "scales"] and list(form.expected(7)) != list(form.expected(8))

@@ -14,7 +14,12 @@ def _adapter(folder, weights: bytes, name: str = "a", number: int = 1) -> Simple
     (folder / "adapter_config.json").write_text('{"r": 8}')
     (folder / "adapter_model.safetensors").write_bytes(weights)
     (folder / "README.md").write_text(f"about {name}")
-    return SimpleNamespace(lora_name=name, lora_path=str(folder), lora_int_id=number)
+    return _asked(folder, name, number)
+
+
+def _asked(path, name: str = "a", number: int = 1) -> SimpleNamespace:
+    """What a request says of an adapter."""
+    return SimpleNamespace(lora_name=name, lora_path=str(path), lora_int_id=number)
 
 
 def test_an_adapter_is_its_bytes_and_not_its_name(tmp_path):
@@ -28,7 +33,7 @@ def test_an_adapter_is_its_bytes_and_not_its_name(tmp_path):
     os.utime(tmp_path / "a/adapter_model.safetensors", (1, 1))
     assert Adapters(said.append).identity(again) != first
     (tmp_path / "b/adapter_config.json").write_text('{"r": 8, "lora_alpha": 32}')
-    assert Adapters(said.append).identity(SimpleNamespace(lora_name="b", lora_path=str(tmp_path / "b"), lora_int_id=2)) != first
+    assert Adapters(said.append).identity(_asked(tmp_path / "b", "b", 2)) != first
     assert not said
 
 
@@ -46,7 +51,7 @@ def test_an_adapter_that_changes_under_an_engine_is_neither_kept_nor_served(tmp_
     _adapter(tmp_path / "a", b"before")
     assert engine.identity(asked) is None
     # Under a number of its own, or in an engine that starts now, it is what it is now.
-    assert engine.identity(SimpleNamespace(lora_name="a", lora_path=str(tmp_path / "a"), lora_int_id=2)) == first
+    assert engine.identity(_asked(tmp_path / "a", "a", 2)) == first
     assert Adapters(said.append).identity(asked) == first
 
 
@@ -54,7 +59,7 @@ def test_an_adapter_that_is_not_found_is_left_out_with_a_reason(tmp_path):
     said: list[str] = []
     engine = Adapters(said.append)
     for folder in (tmp_path / "none"), tmp_path:
-        asked = SimpleNamespace(lora_name="far", lora_path=str(folder), lora_int_id=1)
+        asked = _asked(folder, "far")
         assert engine.identity(asked) is None and engine.identity(asked) is None
     assert len(said) == 2 and "no folder with an adapter" in said[0]
     # Once it is there it is one.
@@ -69,7 +74,7 @@ def test_an_adapter_of_a_hub_is_what_this_machine_has_of_it(tmp_path, monkeypatc
         return str(tmp_path / "snapshot")
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=snapshot_download))
-    engine, asked = Adapters(print), SimpleNamespace(lora_name="far", lora_path="some/adapter", lora_int_id=1)
+    engine, asked = Adapters(print), _asked("some/adapter", "far")
     assert engine.identity(asked) is None
     own = _adapter(tmp_path / "snapshot", b"x")
     assert engine.identity(asked) == Adapters(print).identity(own) is not None

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import trinity
+from folders import flipped
+from processes import environment
 from trinity.vllm import BlockStore, Refused, chain
 from trinity.vllm._store import store_name
 
@@ -24,6 +26,13 @@ from trinity.vllm._store import store_name
 def _block(seed: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     return {f"layer.{n}": random.normal(size=(64, 32)).astype(np.float16) for n in range(2)}
+
+
+@pytest.fixture
+def told(tmp_path) -> tuple[BlockStore, list[str]]:
+    """A store with nothing in its memory, and what it says."""
+    said: list[str] = []
+    return BlockStore(tmp_path / "kv", "m", say=said.append, memory_bytes=0), said
 
 
 SHAPES = {f"layer.{n}": ("f16", (64, 32)) for n in range(2)}
@@ -66,8 +75,8 @@ def test_tensors_that_are_named_keep_every_bit(tmp_path):
         store.get("a", {"keys": ("f16", (72, 64))}, into="numpy")
 
 
-def test_blocks_are_served_together_and_each_that_is_not_says_why(tmp_path):
-    store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
+def test_blocks_are_served_together_and_each_that_is_not_says_why(told, tmp_path):
+    store, _ = told
     for seed, key in enumerate("abcd"):
         store.put(key, _block(seed))
     (tmp_path / "kv/b.kv").write_bytes((tmp_path / "kv/b.kv").read_bytes()[:-1])
@@ -82,8 +91,8 @@ def test_blocks_are_served_together_and_each_that_is_not_says_why(tmp_path):
     assert store.stats["refused"] == 3 and "b" not in store and "c" not in store and store.get_many([]) == []
 
 
-def test_a_tensor_that_is_no_container_spoils_its_own_block_alone(tmp_path):
-    store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
+def test_a_tensor_that_is_no_container_spoils_its_own_block_alone(told, tmp_path):
+    store, _ = told
     for seed, key in enumerate("ab"):
         store.put(key, _block(seed))
     # Another's bytes under a digest that holds.
@@ -91,58 +100,48 @@ def test_a_tensor_that_is_no_container_spoils_its_own_block_alone(tmp_path):
     body = bytearray(path.read_bytes()[:-32])
     at = body.index(b"TRIN", len(b"TRINITY KV 1"))
     body[at : at + 4] = b"NIRT"
-    path.write_bytes(bytes(body) + hashlib.blake2b(bytes(body), digest_size=32).digest())
+    path.write_bytes(_sealed(bytes(body)))
     good, bad = store.get_many([("a", SHAPES), ("b", SHAPES)], into="numpy")
     assert isinstance(good, dict) and isinstance(bad, Refused) and "cannot be decoded" in str(bad)
 
 
+def _sealed(body: bytes) -> bytes:
+    return body + hashlib.blake2b(body, digest_size=32).digest()
+
+
+#: Headers of a version that has other names in them.
+HEADERS = b'{"key": "a"}', b'{"key": "a", "identity": "m", "tensors": [{"name": "layer.0"}]}', b"[]", b"{"
+
+
 def test_what_is_damaged_of_another_key_model_format_or_shape_is_refused_and_gone(tmp_path):
-    def fresh() -> BlockStore:
+    path = tmp_path / "kv/a.kv"
+
+    def refused(why: str, expected=SHAPES, identity: str = "m", as_file=lambda whole: whole) -> BlockStore:
+        """A store, which refuses a block that was changed."""
         shutil.rmtree(tmp_path / "kv", ignore_errors=True)
-        store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
-        store.put("a", _block(1))
-        store.put("b", _block(2))
+        for key, seed in ("a", 1), ("b", 2):
+            assert BlockStore(tmp_path / "kv", "m", memory_bytes=0).put(key, _block(seed))
+        path.write_bytes(as_file(path.read_bytes()))
+        store = BlockStore(tmp_path / "kv", identity, memory_bytes=0)
+        with pytest.raises(Refused, match=why):
+            store.get("a", expected, into="numpy")
+        assert "a" not in store and store.stats["refused"] == 1
         return store
 
-    path = tmp_path / "kv/a.kv"
-    store = fresh()
-    whole = path.read_bytes()
-    places = [0, 5, 20, len(whole) // 2, len(whole) - 1]
-    for at in places:
-        store = fresh()
-        broken = bytearray(path.read_bytes())
-        broken[at] ^= 1
-        path.write_bytes(broken)
-        with pytest.raises(Refused):
-            store.get("a", SHAPES, into="numpy")
-        assert "a" not in store and store.stats["refused"] == 1
+    for which in range(5):
+        store = refused("", as_file=lambda whole, which=which: flipped(whole, (0, 5, 20, len(whole) // 2, len(whole) - 1)[which]))
         assert store.get("b", SHAPES, into="numpy")
-    for length in 0, 10, 40, len(whole) // 2, len(whole) - 1:
-        store = fresh()
-        path.write_bytes(whole[:length])
-        with pytest.raises(Refused, match="it is cut"):
-            store.get("a", SHAPES, into="numpy")
-    store = fresh()
-    shutil.copy(tmp_path / "kv/b.kv", path)
-    with pytest.raises(Refused, match="another key"):
-        store.get("a", SHAPES, into="numpy")
-    store = fresh()
-    with pytest.raises(Refused, match="another model"):
-        BlockStore(tmp_path / "kv", "other", memory_bytes=0).get("a", SHAPES, into="numpy")
-    for other in {"layer.0": ("bf16", (64, 32)), "layer.1": ("f16", (64, 32))}, {"layer.0": ("f16", (32, 64)), "layer.1": ("f16", (64, 32))}, {"layer.0": ("f16", (64, 32))}:
-        store = fresh()
-        with pytest.raises(Refused, match="`layer"):
-            store.get("a", other, into="numpy")
+    for length in 0, 10, 40, -1:
+        refused("it is cut", as_file=lambda whole, length=length: whole[:length])
+    refused("it is cut", as_file=lambda whole: whole[: len(whole) // 2])
+    refused("another key", as_file=lambda _: (tmp_path / "kv/b.kv").read_bytes())
+    refused("another model", identity="other")
+    for other in {**SHAPES, "layer.0": ("bf16", (64, 32))}, {**SHAPES, "layer.0": ("f16", (32, 64))}, {"layer.0": ("f16", (64, 32))}:
+        store = refused("`layer", other)
     with pytest.raises(Refused, match="cannot be read: it is gone"):
         store.get("c", SHAPES, into="numpy")
-    # Whole, and written by a version that has other names in its headers.
-    for header in b'{"key": "a"}', b'{"key": "a", "identity": "m", "tensors": [{"name": "layer.0"}]}', b"[]", b"{":
-        store = fresh()
-        body = b"TRINITY KV 1\n" + len(header).to_bytes(4, "little") + header
-        path.write_bytes(body + hashlib.blake2b(body, digest_size=32).digest())
-        with pytest.raises(Refused, match="its header is another"):
-            store.get("a", SHAPES, into="numpy")
-        assert "a" not in store
+    for header in HEADERS:
+        refused("its header is another", as_file=lambda _, own=header: _sealed(b"TRINITY KV 1\n" + len(own).to_bytes(4, "little") + own))
 
 
 def test_the_oldest_go_where_there_is_no_room(tmp_path):
@@ -253,9 +252,8 @@ print(store.stats["evicted"], store.stats["not_written"])
 def test_engines_that_share_a_folder_stay_within_its_capacity_and_do_not_empty_it(tmp_path):
     """Three processes write twelve times what there is room for."""
     capacity, folder = 1 << 20, tmp_path / "kv"
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
     words = [[sys.executable, "-c", _ENGINE, str(folder), str(which), str(capacity)] for which in range(3)]
-    engines = [subprocess.Popen(one, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for one in words]
+    engines = [subprocess.Popen(one, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for one in words]
     most = 0
     while any(one.poll() is None for one in engines):
         used = 0
@@ -272,9 +270,8 @@ def test_engines_that_share_a_folder_stay_within_its_capacity_and_do_not_empty_i
     assert 0.75 * capacity < left <= 1.1 * capacity, (left, capacity)
 
 
-def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
-    said: list[str] = []
-    store = BlockStore(tmp_path / "kv", "m", say=said.append)
+def test_a_folder_that_cannot_be_written_leaves_blocks_out(told, tmp_path):
+    store, said = told
     shutil.rmtree(tmp_path / "kv")
     (tmp_path / "kv").write_text("in the way")
     assert store.put("a", _block(1)) is None and store.stats["not_written"] == 1
@@ -290,14 +287,14 @@ def test_a_folder_that_cannot_be_written_leaves_blocks_out(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(trinity.InputError, match="cannot be made"):
         BlockStore(tmp_path / "file", "m")
-    with pytest.raises(trinity.InputError, match="bits per value"):
-        BlockStore(tmp_path / "other", "m", bits=0)
-    for codec, bits, why in ("nope", 3.0, "no codec named"), ("zstd", 3.0, "cannot reach"), ("line-fast", None, "every bit.*cannot reach"), (5, 3.0, "expected the name"):
-        with pytest.raises(trinity.InputError, match=f"codec .*{why}"):
-            BlockStore(tmp_path / "other", "m", bits=bits, codec=codec)
+    for options, why in (
+        ({"bits": 0}, "bits per value"), ({"capacity_bytes": 10}, "holds no block"), ({"codec": "nope"}, "codec .*no codec named"),
+        ({"codec": "zstd"}, "codec .*cannot reach"), ({"codec": "line-fast", "bits": None}, "codec .*every bit.*cannot reach"),
+        ({"codec": 5}, "codec .*expected the name"),
+    ):  # fmt: skip
+        with pytest.raises(trinity.InputError, match=why):
+            BlockStore(tmp_path / "other", "m", **options)
         assert not (tmp_path / "other").exists()
-    with pytest.raises(trinity.InputError, match="holds no block"):
-        BlockStore(tmp_path / "other", "m", capacity_bytes=10)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -321,9 +318,8 @@ def test_a_folder_that_is_removed_under_an_engine_is_made_anew_and_counted_anew(
     assert store.get("n3", SHAPES, into="numpy") and store.put("n4", _block(4)) and store.stats["evicted"] >= 1
 
 
-def test_a_folder_is_not_made_anew_on_another_file_system(tmp_path):
-    said: list[str] = []
-    store = BlockStore(tmp_path / "kv", "m", say=said.append)
+def test_a_folder_is_not_made_anew_on_another_file_system(told, tmp_path):
+    store, said = told
     (tmp_path / "kv").rmdir()
     store._device += 1
     assert store.put("a", _block(1)) is None and store.put("b", _block(2)) is None
@@ -347,9 +343,8 @@ def _in_the_way(path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["empty folder", "link to nothing", "link to .", "link to /dev/zero"])
-def test_what_is_in_a_blocks_place_and_holds_nothing_is_replaced(tmp_path, what):
-    said: list[str] = []
-    store = BlockStore(tmp_path / "kv", "m", say=said.append, memory_bytes=0)
+def test_what_is_in_a_blocks_place_and_holds_nothing_is_replaced(told, tmp_path, what):
+    store, said = told
     _in_the_way(tmp_path / "kv/a.kv", what)
     assert "a" not in store and store.takes("a")
     assert store.put("a", _block(1)) and "a" in store and store.get("a", SHAPES, into="numpy")
@@ -358,9 +353,8 @@ def test_what_is_in_a_blocks_place_and_holds_nothing_is_replaced(tmp_path, what)
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "socket"])
-def test_what_is_in_a_blocks_place_and_may_be_anothers_stays_and_is_said_once(tmp_path, what):
-    said: list[str] = []
-    store = BlockStore(tmp_path / "kv", "m", say=said.append, memory_bytes=0)
+def test_what_is_in_a_blocks_place_and_may_be_anothers_stays_and_is_said_once(told, tmp_path, what):
+    store, said = told
     place = tmp_path / "kv/a.kv"
     _in_the_way(place, what)
     for _ in range(3):
@@ -414,8 +408,8 @@ def test_what_a_killed_engine_left_unfinished_goes(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".young.1.2", "whole.kv"]
 
 
-def test_zeros_and_infinities_are_kept_to_the_bit(tmp_path):
-    store = BlockStore(tmp_path / "kv", "m", memory_bytes=0)
+def test_zeros_and_infinities_are_kept_to_the_bit(told, tmp_path):
+    store, _ = told
     odd = {"layer.0": np.zeros((64, 32), np.float16), "layer.1": np.full((64, 32), np.inf, np.float16)}
     assert store.put("a", odd)
     found = store.get("a", SHAPES, into="numpy")

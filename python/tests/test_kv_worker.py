@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
 import line_kernels  # noqa: E402
-from kv_blocks import BLOCK, COUNT, HEADS, LAYERS, WIDTH, learned, moves, nmse, paged, worker  # noqa: E402
+from kv_blocks import BLOCK, COUNT, HEADS, LAYERS, WIDTH, kept, learned, moves, nmse, paged, spoil, worker  # noqa: E402
 from trinity.torch import _rooms  # noqa: E402
 from trinity.vllm import BlockStore, Refused  # noqa: E402
 from trinity.vllm._device import DeviceCoder  # noqa: E402
@@ -25,6 +25,11 @@ def kernels(monkeypatch) -> line_kernels.Device:
     return device
 
 
+@pytest.fixture
+def coder(kernels) -> DeviceCoder:
+    return DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+
+
 def _pages(count: int, spread: float = 1.0) -> torch.Tensor:
     """Pages of 128 tokens by 64 channels, one a row, whose means are most of what they are."""
     generator = torch.Generator().manual_seed(5)
@@ -32,9 +37,14 @@ def _pages(count: int, spread: float = 1.0) -> torch.Tensor:
     return (means + spread * torch.randn(count, 128, 64, generator=generator)).reshape(count, -1)
 
 
-def test_a_page_twice_as_wide_as_those_before_it_fits_its_room(kernels):
+def _renewed() -> _rooms.Rooms:
     rooms = _rooms.Rooms(128 * 64, 4.0, torch.float32, torch.device("cpu"), cols=64)
     rooms.renew(_pages(2))
+    return rooms
+
+
+def test_a_page_twice_as_wide_as_those_before_it_fits_its_room(kernels):
+    rooms = _renewed()
     assert rooms.coder.means is not None
     for spread in (1.0, 2.0, 4.0):
         pages = _pages(2, spread)
@@ -47,8 +57,7 @@ def test_a_page_twice_as_wide_as_those_before_it_fits_its_room(kernels):
 
 
 def test_a_plan_that_is_off_is_found_out_and_not_chosen_for_every_page(kernels):
-    rooms = _rooms.Rooms(128 * 64, 4.0, torch.float32, torch.device("cpu"), cols=64)
-    rooms.renew(_pages(2))
+    rooms = _renewed()
     rooms.pack(_pages(2))
     assert not rooms.is_off
     rooms._gains.fill_(1.5)
@@ -83,10 +92,7 @@ def _coded(coder: DeviceCoder, own: Worker, count: int = COUNT) -> None:
 @pytest.mark.parametrize(("bits", "kind"), [(None, "vllm"), (None, "halves"), (None, "beside"), (None, "before"), (4.0, "halves")])
 def test_blocks_come_back_into_the_cache_they_came_from(tmp_path, bits, kind):
     caches = paged(1, kind=kind)
-    own = worker(tmp_path, caches, bits)
-    own.save(moves())
-    own.shutdown()
-    assert own.store.stats["written"] == COUNT
+    own = kept(tmp_path, caches, bits=bits)
     assert own.store.stats["plain_bytes"] == sum(one.nbytes for one in caches)
     back = paged(None, kind=kind)
     assert worker(tmp_path, back, bits).load(moves()) == []
@@ -109,12 +115,9 @@ def test_a_block_whose_place_is_taken_is_not_copied_and_the_others_are_kept(tmp_
     assert moved.key == "key 3" and "something else" in str(why) and (tmp_path / "key 3.kv/another's").is_dir()
 
 
-def test_what_kernels_coded_is_read_by_a_cpu_to_the_same_values_and_as_well(tmp_path, kernels):
+def test_what_kernels_coded_is_read_by_a_cpu_to_the_same_values_and_as_well(tmp_path, kernels, coder):
     caches = paged(2)
-    own, there = worker(tmp_path / "host", caches), worker(tmp_path / "device", caches)
-    own.save(moves())
-    own.shutdown()
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+    own, there = kept(tmp_path / "host", caches), worker(tmp_path / "device", caches)
     # How finely a plan's first matrices fill their rooms is what the next ones learn.
     coder.encode([there._packed(there._copied(moved), moved.index)[0] for moved in moves()], ())
     _coded(coder, there)
@@ -131,17 +134,16 @@ def test_what_kernels_coded_is_read_by_a_cpu_to_the_same_values_and_as_well(tmp_
         host, device = (nmse(one, caches, at) * 4**rate for one, rate in zip(back, bits))
         assert 0 < device < 1.15 * host, (at, host, device)
     # By kernels: the same values, in one launch for each plan, whatever number of blocks.
-    kept = BlockStore(tmp_path / "device", "m", bits=3.0, memory_bytes=0)
+    store = BlockStore(tmp_path / "device", "m", bits=3.0, memory_bytes=0)
     wanted = [(moved.key, there.expected(moved.index)) for moved in moves()]
-    a, b = kept.get_many(wanted), kept.get_many(wanted, streams=coder.decode)
+    a, b = store.get_many(wanted), store.get_many(wanted, streams=coder.decode)
     for one, other in zip(a, b):
         assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     matrices = len([name for name in there.expected(1) if name.startswith(("keys", "values"))])
     assert sorted(kernels.launches) == sorted([1] * matrices + [COUNT - 1] * matrices)
 
 
-def test_a_plan_is_kept_until_what_it_codes_is_other(kernels):
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+def test_a_plan_is_kept_until_what_it_codes_is_other(coder):
     generator = torch.Generator().manual_seed(4)
 
     def block(spread: float) -> dict[str, torch.Tensor]:
@@ -150,18 +152,17 @@ def test_a_plan_is_kept_until_what_it_codes_is_other(kernels):
     for _ in range(8):
         coded = coder.encode([block(0.1) for _ in range(8)], ())
         assert all(isinstance(one["keys 0"], Stream) for one in coded)
-    ((kept,)) = coder._kept.values()
-    assert kept.rooms.chosen == 1
+    (plan,) = coder._kept.values()
+    assert plan.rooms.chosen == 1
     # Nearly all of each room is used.
-    used = [len(one["keys 0"].bytes) / kept.rooms.bytes for one in coded]
+    used = [len(one["keys 0"].bytes) / plan.rooms.bytes for one in coded]
     assert 0.93 < min(used) and max(used) <= 1
     for _ in range(30):
         coder.encode([block(3.0) for _ in range(8)], ())
-    assert 1 < kept.rooms.chosen < 5
+    assert 1 < plan.rooms.chosen < 5
 
 
-def test_what_kernels_cannot_take_is_coded_on_the_host(tmp_path, kernels):
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+def test_what_kernels_cannot_take_is_coded_on_the_host(tmp_path, coder):
     block = {
         "odd": torch.randn(64, 100), "small": torch.randn(8, 128), "whole": torch.randn(64, 128).bfloat16(), "exact": torch.randn(64, 128),
         "good": torch.randn(64, 128), "spoiled": torch.full((64, 128), float("inf")),
@@ -178,18 +179,15 @@ def test_what_kernels_cannot_take_is_coded_on_the_host(tmp_path, kernels):
     assert all(torch.equal(back[name], block[name]) for name in ("exact", "whole", "spoiled"))
 
 
-def test_a_worker_reads_blocks_of_a_cpu_and_of_kernels_and_says_which_it_does_not_serve(tmp_path, kernels):
+def test_a_worker_reads_blocks_of_a_cpu_and_of_kernels_and_says_which_it_does_not_serve(tmp_path, coder):
     caches = paged(5)
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
     own = worker(tmp_path, caches)
     _coded(coder, own, 4)
     own.save(moves())
     own.shutdown()
     assert own.store.stats["written"] == COUNT
     damaged = own.store.folder / "key 2.kv"
-    whole = bytearray(damaged.read_bytes())
-    whole[len(whole) // 2] ^= 8
-    damaged.write_bytes(whole)
+    spoil(damaged)
     (own.store.folder / "key 5.kv").unlink()
     back = paged(None)
     reader = worker(tmp_path, back)
@@ -201,8 +199,7 @@ def test_a_worker_reads_blocks_of_a_cpu_and_of_kernels_and_says_which_it_does_no
     assert not any(one[at].any() for one in back for at in (2, 5))
 
 
-def test_a_stream_that_is_not_of_its_matrix_is_refused(tmp_path, kernels):
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
+def test_a_stream_that_is_not_of_its_matrix_is_refused(tmp_path, coder):
     (coded,) = coder.encode([{"a": torch.randn(64, 128)}], ())
     stream = coded["a"]
     store = BlockStore(tmp_path, "m", bits=3.0, memory_bytes=0)
@@ -229,11 +226,10 @@ def test_blocks_that_are_not_finite_are_not_kept_and_named(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("kind", ["vllm", "halves", "beside", "before"])
-def test_many_blocks_are_put_as_each_alone_is(tmp_path, kernels, kind):
+def test_many_blocks_are_put_as_each_alone_is(tmp_path, coder, kind):
     caches = paged(7, kind=kind)
     basis = learned(paged(7)) if kind == "vllm" else None
     own = worker(tmp_path, caches, basis=basis)
-    coder = DeviceCoder(3.0, "line-fast", torch.device("cpu"))
     _coded(coder, own)
     backs = [paged(None, kind=kind), paged(None, kind=kind)]
     for back, by in zip(backs, (None, coder)):

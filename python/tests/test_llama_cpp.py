@@ -7,25 +7,16 @@ llama.cpp comes as the wheel of python/requirements-llama-cpp.txt, in the enviro
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import folders
 import pytest
+from processes import VLLM, has, python
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = os.environ.get("TRINITY_VLLM_PYTHON") or str(ROOT / ".venv-vllm/bin/python")
 PROMPT = "The capital of France is"
 
 
-def _has_llama_cpp() -> bool:
-    if not Path(PYTHON).exists():
-        return False
-    return subprocess.run([PYTHON, "-c", "import xllamacpp"], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not _has_llama_cpp(), reason="LEFT OUT: llama.cpp is not installed (docs/integrations.md)")
+@pytest.mark.skipif(not has("xllamacpp"), reason="LEFT OUT: llama.cpp is not installed (docs/integrations.md)")
 def test_llama_cpp_answers_from_what_was_decoded(tmp_path, trinity_command):
     model = folders.cached_model("smollm2-135m.gguf")
     if model is None:
@@ -35,9 +26,7 @@ def test_llama_cpp_answers_from_what_was_decoded(tmp_path, trinity_command):
     for name in formats:
         trinity_command("decode", "m.tri", "--to", "gguf", "--dtype", name, "-o", f"{name}.gguf")
     paths = [str(model), *(str(tmp_path / f"{name}.gguf") for name in formats)]
-    done = subprocess.run(
-        [PYTHON, str(Path(__file__).with_name("llama_answers.py")), PROMPT, *paths], capture_output=True, text=True, check=False
-    )
+    done = python(Path(__file__).with_name("llama_answers.py"), PROMPT, *paths, interpreter=VLLM)
     assert done.returncode == 0, done.stderr[-3000:]
     original, *answers = json.loads(done.stdout.splitlines()[-1])
     sizes = [Path(path).stat().st_size for path in paths[1:]]

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import trinity
+from folders import flipped
+from processes import VLLM, has, python
 from trinity.lmcache import BlockCoder, Refused
-
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = os.environ.get("TRINITY_VLLM_PYTHON") or str(ROOT / ".venv-vllm/bin/python")
 
 
 def _chunk(shape: tuple[int, ...], law: str = "normal") -> np.ndarray:
@@ -53,14 +50,10 @@ def test_no_chunk_takes_more_than_its_shape_allows(bits, shape):
 def test_what_is_cut_flipped_or_another_is_refused():
     coder, shape = BlockCoder(3), (2, 2, 128, 64)
     packed = coder.pack(_chunk(shape), b"key")
-    for at in range(0, len(packed), 97):
-        flipped = bytearray(packed)
-        flipped[at] ^= 0x10
+    damaged = [flipped(packed, at, 0x10) for at in range(0, len(packed), 97)]
+    for one in [*damaged, *(packed[:end] for end in range(0, len(packed), 101))]:
         with pytest.raises(Refused):
-            coder.unpack(bytes(flipped), shape, "f16", b"key")
-    for end in range(0, len(packed), 101):
-        with pytest.raises(Refused):
-            coder.unpack(packed[:end], shape, "f16", b"key")
+            coder.unpack(one, shape, "f16", b"key")
     for other in ((2, 2, 64, 128), "f16", b"key"), ((4, 128, 64), "f16", b"key"), (shape, "bf16", b"key"), (shape, "f16", b"kez"):
         with pytest.raises(Refused):
             coder.unpack(packed, *other)
@@ -75,17 +68,9 @@ def test_a_chunk_that_is_not_finite_is_not_taken():
         BlockCoder(0)
 
 
-def _has_lmcache() -> bool:
-    if not Path(PYTHON).exists():
-        return False
-    return subprocess.run([PYTHON, "-c", "import lmcache, sortedcontainers"], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not _has_lmcache(), reason="LEFT OUT: LMCache is not installed (docs/integrations.md)")
+@pytest.mark.skipif(not has("lmcache, sortedcontainers"), reason="LEFT OUT: LMCache is not installed (docs/integrations.md)")
 def test_lmcache_stores_and_loads_through_the_serde(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
-    words = [PYTHON, str(Path(__file__).with_name("lmcache_l2.py")), str(tmp_path / "kv"), str(tmp_path / "out.json")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    done = python(Path(__file__).with_name("lmcache_l2.py"), tmp_path / "kv", tmp_path / "out.json", interpreter=VLLM)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     found = json.loads((tmp_path / "out.json").read_text())
     assert "trinity" in found["registered"]

@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 
 import trinity
-
-
-def _save_safetensors(path, tensors: dict[str, np.ndarray]) -> None:
-    header, data = {}, b""
-    names = {"float32": "F32", "int64": "I64", "bool": "BOOL"}
-    for name, one in tensors.items():
-        at = len(data)
-        data += one.tobytes()
-        header[name] = {"dtype": names[one.dtype.name], "shape": list(one.shape), "data_offsets": [at, len(data)]}
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+from folders import save_safetensors
 
 
 @pytest.fixture
@@ -45,7 +35,7 @@ RULES = {"exclude": ["up_proj"], "bits_for": {"*.q_proj.weight": 6.0}, "codec_fo
 
 @pytest.mark.parametrize("rules", [{}, RULES], ids=["plain", "rules"])
 def test_every_door_gives_the_same_bytes(model, rules, tmp_path, trinity_command):
-    _save_safetensors(tmp_path / "m.safetensors", model)
+    save_safetensors(tmp_path / "m.safetensors", model)
     words = [f"--exclude={pattern}" for pattern in rules.get("exclude", ())]
     words += [f"--bits-for={pattern}={bits}" for pattern, bits in rules.get("bits_for", {}).items()]
     words += [f"--codec-for={pattern}={codec}" for pattern, codec in rules.get("codec_for", {}).items()]
@@ -113,16 +103,15 @@ def test_what_is_wrong_with_rules_is_said(model):
     with pytest.raises(trinity.InputError, match="exclude `lm_haed.weight` matches no tensor") as caught:
         trinity.encode(model, bits=4, exclude="lm_haed.weight")
     assert "lm_head.weight" in caught.value.help
-    with pytest.raises(trinity.InputError, match="no codec named `mp3`"):
-        trinity.plan(model, bits=4, codec_for={"q_proj.weight": "mp3"})
-    with pytest.raises(trinity.InputError, match="nothing is left to code"):
-        trinity.encode(model, bits=4, exclude="*")
-    with pytest.raises(trinity.InputError, match="cannot read nosuch.cal"):
-        trinity.encode(model, bits=4, calibrate="nosuch.cal")
-    with pytest.raises(trinity.InputError, match="there is no folder nosuch"):
-        trinity.save("nosuch/m.tri", model, bits=4)
-    with pytest.raises(trinity.InputError, match="for the tensors of a model"):
-        trinity.encode(model["lm_head.weight"], bits=4, exclude="x")
+    for wrong, why in (
+        (lambda: trinity.plan(model, bits=4, codec_for={"q_proj.weight": "mp3"}), "no codec named `mp3`"),
+        (lambda: trinity.encode(model, bits=4, exclude="*"), "nothing is left to code"),
+        (lambda: trinity.encode(model, bits=4, calibrate="nosuch.cal"), "cannot read nosuch.cal"),
+        (lambda: trinity.save("nosuch/m.tri", model, bits=4), "there is no folder nosuch"),
+        (lambda: trinity.encode(model["lm_head.weight"], bits=4, exclude="x"), "for the tensors of a model"),
+    ):
+        with pytest.raises(trinity.InputError, match=why):
+            wrong()
 
 
 def test_a_number_format_stands_at_its_own_rate(model):

@@ -1,16 +1,10 @@
-"""Coded models in `from_pretrained` of transformers.
-
-PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it these tests
-say that they are left out.
-"""
+"""Coded models in `from_pretrained` of transformers."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,31 +12,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
 
+import folders  # noqa: E402
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
+from processes import python  # noqa: E402
 from trinity.torch import _pretrained  # noqa: E402
-
-SIZES = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-def _llama():
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_key_value_heads=2, tie_word_embeddings=True))
 
 
 def _bert():
-    return transformers.BertModel(transformers.BertConfig(**SIZES))
+    torch.manual_seed(11)
+    return transformers.BertModel(transformers.BertConfig(**folders.SIZES)).eval()
 
 
-def _mixtral():
-    experts = {"num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
-    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, **experts))
-
-
-def _gpt2():
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=256, n_positions=128, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0))
-
-
-MODELS = {"llama": _llama, "bert": _bert, "mixtral": _mixtral, "gpt2": _gpt2}
+MODELS = {"llama": folders.llama, "bert": _bert, "mixtral": folders.mixtral, "gpt2": folders.gpt2}
 
 
 def _auto(model):
@@ -51,16 +33,14 @@ def _auto(model):
 
 @pytest.fixture
 def saved(tmp_path):
-    torch.manual_seed(3)
-    model = _llama().eval()
+    model = folders.llama()
     tt.save_pretrained(model, tmp_path / "coded", bits=4)
     return model, tmp_path / "coded"
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_the_command_decodes_is_a_folder_that_loads(name, tmp_path, trinity_command):
-    torch.manual_seed(3)
-    model = MODELS[name]().eval()
+    model = MODELS[name]()
     model.save_pretrained(tmp_path / "model", max_shard_size="100KB")
     (tmp_path / "model/tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     trinity_command("encode", "model", "--bits", "5", "--files", "-o", "model.tri")
@@ -85,8 +65,7 @@ def test_what_the_command_decodes_is_a_folder_that_loads(name, tmp_path, trinity
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_folder_comes_back_as_the_file_is(name, tmp_path):
-    torch.manual_seed(3)
-    model, folder = MODELS[name]().eval(), tmp_path / "coded"
+    model, folder = MODELS[name](), tmp_path / "coded"
     summary = tt.save_pretrained(model, folder, bits=4)
     assert summary["bits_per_value"] <= 4
     model.load_state_dict(tt.load_state_dict(folder / "model.tri", model))
@@ -117,10 +96,9 @@ def test_half_precision_is_asked_for_as_ever(saved):
 def test_nothing_wrong_is_loaded(saved, tmp_path):
     _, folder = saved
     weights = folder / "model.tri"
-    whole = bytearray(weights.read_bytes())
-    whole[len(whole) // 2] ^= 1
+    whole = weights.read_bytes()
     load = transformers.AutoModelForCausalLM.from_pretrained
-    for damaged in bytes(whole), bytes(whole[: len(whole) // 3]):
+    for damaged in folders.flipped(whole, len(whole) // 2), whole[: len(whole) // 3]:
         weights.write_bytes(damaged)
         with pytest.raises(trinity.InputError):
             load(folder)
@@ -143,7 +121,6 @@ def test_weights_of_another_model_or_kind_are_refused_where_transformers_compare
     _, folder = saved
     load = transformers.AutoModelForCausalLM.from_pretrained
     good = (folder / "model.tri").read_bytes()
-    other = {**SIZES, "num_key_value_heads": 2, "tie_word_embeddings": True}
     for change, why in (
         ({"intermediate_size": 64}, r"gate_proj.weight` is \(64, 64\), and that of LlamaForCausalLM is \(128, 64\)"),
         ({"num_key_value_heads": 4}, r"k_proj.weight` is \(64, 64\), and that"),
@@ -153,7 +130,7 @@ def test_weights_of_another_model_or_kind_are_refused_where_transformers_compare
         ({}, "not the file that this folder was saved with"),
     ):
         made = tmp_path / "made"
-        tt.save_pretrained(transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**other, **change})), made, bits=4, force=True)
+        tt.save_pretrained(folders.llama(seed=5, **change), made, bits=4, force=True)
         (folder / "model.tri").write_bytes((made / "model.tri").read_bytes())
         for decode in "load", "use":
             with pytest.raises(trinity.InputError, match=why):
@@ -164,7 +141,7 @@ def test_weights_of_another_model_or_kind_are_refused_where_transformers_compare
     trinity.save(folder / "model.tri", {name: (64 * one).to(torch.int8) for name, one in state.items()}, lossless=True, force=True)
     with pytest.raises(trinity.InputError, match="is torch.int8, and that of"):
         load(folder)
-    model = _llama()
+    model = folders.llama()
     model.model.layers[0].mlp.up_proj.weight.data *= 1e7
     tt.save_pretrained(model, tmp_path / "large", bits=6)
     assert load(tmp_path / "large", dtype=torch.bfloat16).dtype == torch.bfloat16
@@ -227,6 +204,5 @@ def test_a_full_disk_is_a_sentence(saved, tmp_path, monkeypatch):
 
 
 def test_transformers_without_the_method_refuses_the_folder(saved):
-    code = f"import transformers; transformers.AutoModelForCausalLM.from_pretrained({str(saved[1])!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", f"import transformers; transformers.AutoModelForCausalLM.from_pretrained({str(saved[1])!r})")
     assert done.returncode != 0 and "Unknown quantization type, got trinity" in done.stderr, done.stderr[-2000:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import os
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 
 import trinity
+from processes import python, without_speeds
 
 PACKAGE = Path(trinity.__file__).parent
 
@@ -105,10 +105,6 @@ def test_a_log_gets_a_line_now_and_then(weights, capfd, monkeypatch):
     assert capfd.readouterr().err == ""
 
 
-def _without_speeds(rows):
-    return [{k: v for k, v in row.items() if k not in {"encode_mb_s", "decode_mb_s"}} for row in rows]
-
-
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_an_executor_gives_what_one_machine_gives(weights, pool, tmp_path):
     np.save(tmp_path / "x.npy", weights)
@@ -118,7 +114,7 @@ def test_an_executor_gives_what_one_machine_gives(weights, pool, tmp_path):
         assert trinity.encode(arrays, bits=3, executor=executor) == trinity.encode(arrays, bits=3)
         shared = trinity.compare(arrays, ["rtn", "uniform+ac"], [3, 4], precondition=["none", "pca"], executor=executor)
         alone = trinity.compare(arrays, ["rtn", "uniform+ac"], [3, 4], precondition=["none", "pca"])
-        assert _without_speeds(shared) == _without_speeds(alone) and len(shared.classes) == len(alone.classes)
+        assert without_speeds(shared) == without_speeds(alone) and len(shared.classes) == len(alone.classes)
         of_file = trinity.compare(tmp_path / "x.npy", "rtn", 4, executor=executor)
         assert [row["tensor"] for row in of_file] == ["x"] * 3
         assert trinity.sweep(executor=executor) == trinity.sweep()
@@ -144,14 +140,11 @@ def test_mypy_accepts_the_package_and_a_user_of_it(tmp_path):
         "rows: list[dict[str, object]] = trinity.compare('x.npy', 'rtn', 3)\n"
         "wrong: int = trinity.encode(np.zeros(4), bits=3)\n"
     )
-    environment = {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
     # The package imports PyTorch only where it is.
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\n[mypy-torch.*]\nignore_missing_imports = True\n")
     options = ["--strict", "--no-error-summary", "--config-file", str(config), "--cache-dir", str(tmp_path / "cache")]
-    check = lambda *paths: subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *paths], capture_output=True, text=True, env=environment, check=False
-    )
+    check = lambda *paths: python("-m", "mypy", *options, *paths, env={"MYPYPATH": str(PACKAGE.parent)})
     found = check(str(user)).stdout.splitlines()
     assert len(found) == 1 and ":7: error: Incompatible types" in found[0], found
     # `trinity.torch` is checked where PyTorch is, in test_torch.py.

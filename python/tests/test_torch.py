@@ -1,14 +1,7 @@
-"""Trinity in PyTorch: small models that train and run for real, coded beside uncoded.
-
-PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it
-these tests say that they are left out.
-"""
+"""Trinity in PyTorch: small models that train and run for real, coded beside uncoded."""
 
 from __future__ import annotations
 
-import os
-import socket
-import traceback
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
 import torch.distributed as dist  # noqa: E402
-import torch.multiprocessing as mp  # noqa: E402
 from torch import nn  # noqa: E402
 
+import folders  # noqa: E402
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
+from processes import python  # noqa: E402
+from ranks import answers  # noqa: E402
 from trinity.torch import _plans  # noqa: E402
 
 
@@ -63,34 +58,10 @@ def _network() -> nn.Module:
     return nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 8))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _worker(rank: int, ranks: int, port: int, job: str, folder: str) -> None:
-    try:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo", rank=rank, world_size=ranks)
-        globals()[job](rank, ranks, Path(folder))
-        dist.barrier()
-        dist.destroy_process_group()
-    except BaseException:
-        (Path(folder) / f"error-{rank}.txt").write_text(traceback.format_exc())
-        raise
-
-
-def _spawn(ranks: int, job: str, folder: Path) -> None:
-    mp.spawn(_worker, args=(ranks, _free_port(), job, str(folder)), nprocs=ranks)
-
-
-def _learn(model: nn.Module, rank: int) -> torch.Tensor:
-    """The loss after the steps that every way of training takes here."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-    x, y = _task(rank)
-    for _ in range(150):
+def _fit(model, optimizer: torch.optim.Optimizer, seed: int, steps: int) -> torch.Tensor:
+    """The loss of the last of so many steps."""
+    x, y = _task(seed)
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = nn.functional.mse_loss(model(x), y)
         loss.backward()
@@ -98,13 +69,18 @@ def _learn(model: nn.Module, rank: int) -> torch.Tensor:
     return loss.detach()
 
 
+def _learn(model: nn.Module, rank: int) -> torch.Tensor:
+    """The loss after the steps that every way of data-parallel training takes here."""
+    return _fit(model, torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9), rank, 150)
+
+
 def _first_loss(rank: int) -> torch.Tensor:
     x, y = _task(rank)
     return nn.functional.mse_loss(_network()(x), y).detach()
 
 
-def _train_data_parallel(rank: int, ranks: int, folder: Path) -> None:
-    losses = {}
+def _train_data_parallel(rank: int, ranks: int) -> dict:
+    losses = {"start": _first_loss(rank)}
     for name, hook in ("plain", None), ("coded", tt.ddp_hook(bits=2.6)), ("forgetful", tt.ddp_hook(bits=1.5, error_feedback=False)):
         model = nn.parallel.DistributedDataParallel(_network())
         if hook is not None:
@@ -116,8 +92,12 @@ def _train_data_parallel(rank: int, ranks: int, folder: Path) -> None:
         assert all(bytes(other.view(torch.uint8)) == bytes(weights.view(torch.uint8)) for other in everybody), name
         if hook is not None:
             assert hook.sent_bytes < 0.12 * hook.plain_bytes, (hook.sent_bytes, hook.plain_bytes)
-    if rank == 0:
-        torch.save({**losses, "start": _first_loss(rank)}, folder / "losses.pt")
+    return losses
+
+
+def _learns(losses: dict) -> None:
+    assert losses["coded"] < 0.2 * losses["start"]
+    assert losses["coded"] < 1.5 * losses["plain"] + 0.01 * losses["start"], losses
 
 
 @pytest.mark.parametrize("best", [False, True])
@@ -140,14 +120,11 @@ def test_a_tensor_too_small_for_any_plan_has_none():
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_data_parallel_training_with_coded_gradients_learns_and_agrees(ranks, tmp_path):
-    _spawn(ranks, "_train_data_parallel", tmp_path)
-    losses = torch.load(tmp_path / "losses.pt")
-    assert losses["coded"] < 0.2 * losses["start"]
-    assert losses["coded"] < 1.5 * losses["plain"] + 0.01 * losses["start"], losses
+def test_data_parallel_training_with_coded_gradients_learns_and_agrees(ranks):
+    _learns(answers(_train_data_parallel, ranks, ranks)[0])
 
 
-def _overflow(rank: int, ranks: int, folder: Path) -> None:
+def _overflow(rank: int) -> None:
     model = nn.parallel.DistributedDataParallel(_network())
     model.register_comm_hook(None, tt.ddp_hook(bits=3))
     x, y = _task(rank)
@@ -159,15 +136,15 @@ def _overflow(rank: int, ranks: int, folder: Path) -> None:
         assert gradients.isfinite().all() == (step != 1), step
 
 
-def test_a_gradient_that_is_not_finite_is_so_everywhere_and_forgotten_after(tmp_path):
-    _spawn(2, "_overflow", tmp_path)
+def test_a_gradient_that_is_not_finite_is_so_everywhere_and_forgotten_after():
+    answers(_overflow, 2)
 
 
-def _train_sharded(rank: int, ranks: int, folder: Path) -> None:
+def _train_sharded(rank: int, ranks: int) -> dict:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    losses = {}
+    losses = {"start": _first_loss(rank)}
     for name, bits in ("plain", None), ("coded", 2.6):
         model = _network()
         mesh = init_device_mesh("cpu", (ranks,))
@@ -180,31 +157,24 @@ def _train_sharded(rank: int, ranks: int, folder: Path) -> None:
         sent, plain = (sum(getattr(one, count) for one in placed) for count in ("sent_bytes", "plain_bytes"))
         # The last layer is small: what every shard carries beside its values shows.
         assert bits is None or 0 < sent < 0.15 * plain, (sent, plain)
-    if rank == 0:
-        torch.save({**losses, "start": _first_loss(rank)}, folder / "losses.pt")
+    return losses
 
 
-def test_sharded_training_with_coded_gradients_learns(tmp_path):
-    _spawn(2, "_train_sharded", tmp_path)
-    losses = torch.load(tmp_path / "losses.pt")
-    assert losses["coded"] < 0.2 * losses["start"]
-    assert losses["coded"] < 1.5 * losses["plain"] + 0.01 * losses["start"], losses
+def test_sharded_training_with_coded_gradients_learns():
+    _learns(answers(_train_sharded, 2, 2)[0])
     with pytest.raises(trinity.InputError, match="no module is sharded"):
         tt.fsdp_(_network())
 
 
-def _train_with(boundary) -> float:
+def _stages() -> tuple[nn.Module, nn.Module]:
     torch.manual_seed(5)
-    first = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 128))
-    second = nn.Sequential(nn.ReLU(), nn.Linear(128, 8))
+    return nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 128)), nn.Sequential(nn.ReLU(), nn.Linear(128, 8))
+
+
+def _train_with(boundary) -> float:
+    first, second = _stages()
     optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=3e-3)
-    x, y = _task(1)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = nn.functional.mse_loss(second(boundary(first(x))), y)
-        loss.backward()
-        optimizer.step()
-    return float(loss.detach())
+    return float(_fit(lambda x: second(boundary(first(x))), optimizer, 1, 60))
 
 
 def test_training_through_a_coded_boundary_learns_as_without():
@@ -226,39 +196,30 @@ def test_a_gradient_is_compensated():
     assert lost[True] != lost[False]
 
 
-def _stage(rank: int, ranks: int, folder: Path) -> None:
-    torch.manual_seed(5)
-    first = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 128))
-    second = nn.Sequential(nn.ReLU(), nn.Linear(128, 8))
-    own = first if rank == 0 else second
+def _stage(rank: int) -> float:
+    own = _stages()[rank]
     optimizer = torch.optim.Adam(own.parameters(), lr=3e-3)
     x, y = _task(1)
     for _ in range(60):
         optimizer.zero_grad()
         if rank == 0:
-            tt.send(first(x), 1, bits=4).backward()
+            tt.send(own(x), 1, bits=4).backward()
+            loss = torch.zeros(())
         else:
-            loss = nn.functional.mse_loss(second(tt.recv(0, grad_bits=6)), y)
+            loss = nn.functional.mse_loss(own(tt.recv(0, grad_bits=6)), y)
             loss.backward()
         optimizer.step()
-    if rank == 1:
-        torch.save(loss.detach(), folder / "loss.pt")
+    return float(loss.detach())
 
 
-def test_two_processes_train_one_pipeline_to_the_same_loss_as_one(tmp_path):
-    _spawn(2, "_stage", tmp_path)
+def test_two_processes_train_one_pipeline_to_the_same_loss_as_one():
     alone = _train_with(lambda x: tt.boundary(x, bits=4, grad_bits=6))
-    assert float(torch.load(tmp_path / "loss.pt")) == pytest.approx(alone, rel=1e-6)
+    assert answers(_stage, 2)[1] == pytest.approx(alone, rel=1e-6)
 
 
 def _trained() -> nn.Module:
     model = _network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    x, y = _task(1)
-    for _ in range(150):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(x), y).backward()
-        optimizer.step()
+    _fit(model, torch.optim.Adam(model.parameters(), lr=3e-3), 1, 150)
     return model
 
 
@@ -322,13 +283,8 @@ def test_a_state_dictionary_goes_to_a_file_and_back(tmp_path):
 
 
 def _language_model():
-    transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
-    torch.manual_seed(11)
-    config = transformers.LlamaConfig(
-        vocab_size=97, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512,
-    )
-    return transformers.LlamaForCausalLM(config).eval()
+    pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
+    return folders.llama(vocab_size=97, tie_word_embeddings=False)
 
 
 def test_a_coded_cache_answers_nearly_as_a_plain_one():
@@ -384,16 +340,11 @@ def test_a_coded_cache_generates_crops_and_reorders():
 
 
 def test_mypy_accepts_the_package(tmp_path):
-    import subprocess
-    import sys
-
     pytest.importorskip("mypy")
     package = Path(trinity.__file__).parent
     research = Path(__file__).parents[1] / "research"
     files = [str(path) for part in (package / "torch", research / "train") for path in sorted(part.glob("*.py"))]
-    environment = {**os.environ, "MYPYPATH": f"{package.parent}:{research}"}
     # What PyTorch and transformers leave untyped differs from version to version.
     theirs = ["--allow-untyped-calls", "--no-warn-unused-ignores"]
     strict = ["--strict", *theirs, "--cache-dir", str(tmp_path), "--no-error-summary", "--follow-imports=silent"]
-    command = [sys.executable, "-m", "mypy", *strict, *files]
-    assert subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout == ""
+    assert python("-m", "mypy", *strict, *files, env={"MYPYPATH": f"{package.parent}:{research}"}).stdout == ""

@@ -161,26 +161,24 @@ def test_beyond_the_angles_keys_are_coded_as_they_are(folder, tmp_path):
 
 
 def test_another_model_s_basis_and_one_without_a_model_are_refused_with_a_sentence(model, basis, folder, tmp_path):
-    with pytest.raises(trinity.InputError, match="config=model.config"):
-        tt.CodedCache(basis=basis)
-    with pytest.raises(trinity.InputError, match="does not say where its model came from"):
-        tt.CodedCache(basis=basis, config=_config())
-    other = _saved(tmp_path / "other", 7)
-    with pytest.raises(trinity.InputError, match=f"is of the model {folder.name}, and other is served"):
-        tt.CodedCache(basis=basis, config=other.config)
-    with pytest.raises(trinity.InputError, match="is not there"):
-        tt.CodedCache(basis=tmp_path / "none", config=model.config)
     whole = basis.read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(trinity.InputError, match="cannot be read"):
-        tt.CodedCache(basis=tmp_path / "cut", config=model.config)
     # Of this model, but of other layers; and of keys as attention keeps them, which nothing is undone for.
     own = _learned(model, folder)
     own.shape = dataclasses.replace(own.shape, layers=3)
     own._kept = {name: one for name, one in own._kept.items() if name.endswith("0")}
     own.save(tmp_path / "fewer")
-    with pytest.raises(trinity.InputError, match="is of 3 layers .* and this engine has 6 layers"):
-        tt.CodedCache(basis=tmp_path / "fewer", config=model.config)
+    for path, config, why in (
+        (basis, None, "config=model.config"),
+        (basis, _config(), "does not say where its model came from"),
+        (basis, _saved(tmp_path / "other", 7).config, f"is of the model {folder.name}, and other is served"),
+        (tmp_path / "none", model.config, "is not there"),
+        (tmp_path / "cut", model.config, "cannot be read"),
+        (tmp_path / "fewer", model.config, "is of 3 layers .* and this engine has 6 layers"),
+        (5, model.config, "expected the path"),
+    ):
+        with pytest.raises(trinity.InputError, match=why):
+            tt.CodedCache(basis=path, config=config)
     _learned(model, folder, FRAMES[1]).save(tmp_path / "kept")
     cache = tt.CodedCache(bits=3, page=64, window=16, config=model.config, basis=tmp_path / "kept")
     assert _error(model, _tokens(300), cache) < 0.05 and cache.layers[0]._span._rope is None
@@ -195,8 +193,6 @@ def test_a_cache_is_of_its_model_and_a_basis_is_of_something(model, basis, folde
         cache = tt.CodedCache(bits=3, page=64, window=16, config=model.config, basis=basis)
         with pytest.raises(trinity.InputError, match=why):
             _run(_saved(tmp_path / str(layers), 2, num_hidden_layers=layers), _tokens(60), cache)
-    with pytest.raises(trinity.InputError, match="expected the path"):
-        tt.CodedCache(basis=5, config=model.config)
     for layers, heads in ((0, 0), (-LAYERS, HEADS), (LAYERS, 0)):
         own = _learned(model, folder)
         own.shape = dataclasses.replace(own.shape, layers=layers, heads=heads)
@@ -224,9 +220,8 @@ def test_models_of_every_number_format_have_a_cache(basis, folder, dtype):
 def test_angles_that_are_not_known_are_not_guessed(model):
     assert _turned.rope_of(model.config, WIDTH).has(2048)
     scaled = _config(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0})
-    with pytest.raises(NotUndone, match="hang on how long"):
-        _turned.rope_of(scaled, WIDTH)
-    with pytest.raises(NotUndone, match="no rotary embedding"):
-        _turned.rope_of(transformers.GPT2Config(), 64)
+    for config, why in (scaled, "hang on how long"), (transformers.GPT2Config(), "no rotary embedding"):
+        with pytest.raises(NotUndone, match=why):
+            _turned.rope_of(config, WIDTH)
     steady = _config(rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0})
     assert _turned.rope_of(steady, WIDTH).identity != _turned.rope_of(model.config, WIDTH).identity

@@ -1,12 +1,11 @@
-"""Models of PyTorch and transformers, coded: every door, every kind of layer, and calibrations.
-
-PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it these tests
-say that they are left out.
-"""
+"""Models of PyTorch and transformers, coded: every door, every kind of layer, and calibrations."""
 
 from __future__ import annotations
 
+import json
 import math
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -14,34 +13,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
 
+from safetensors.torch import save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
 import trinity  # noqa: E402
 import trinity.torch as tt  # noqa: E402
-
-
-def _llama(**changes):
-    torch.manual_seed(11)
-    sizes = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
-    config = transformers.LlamaConfig(**{**sizes, **heads, "tie_word_embeddings": True, **changes})
-    return transformers.LlamaForCausalLM(config).eval()
-
-
-def _gpt2():
-    torch.manual_seed(11)
-    config = transformers.GPT2Config(vocab_size=256, n_positions=128, n_embd=64, n_layer=2, n_head=4)
-    return transformers.GPT2LMHeadModel(config).eval()
+from folders import gpt2, llama, mixtral  # noqa: E402
 
 
 def _mixtral():
-    torch.manual_seed(11)
-    sizes = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
-    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**sizes, **heads, max_position_embeddings=128)).eval()
+    return mixtral(intermediate_size=96, num_hidden_layers=1)
 
 
-MODELS = {"llama": _llama, "gpt2": _gpt2, "mixtral": _mixtral}
+MODELS = {"llama": llama, "gpt2": gpt2, "mixtral": _mixtral}
 TOKENS = torch.randint(0, 256, (2, 48), generator=torch.Generator().manual_seed(4))
 
 
@@ -86,7 +70,7 @@ def test_weights_that_stay_coded_are_decoded_where_they_are_used(name):
 
 
 def test_half_precision_and_a_second_call_follow():
-    model = _llama()
+    model = llama()
     tt.compress_(model, bits=5, decode="use")
     before = model(TOKENS).logits
     model.half()
@@ -104,7 +88,7 @@ def test_half_precision_and_a_second_call_follow():
 
 
 def test_rules_hold_in_place():
-    model = _llama()
+    model = llama()
     before = {key: one.clone() for key, one in model.state_dict().items()}
     summary = tt.compress_(model, bits=3, exclude=["embed_tokens", "lm_head"], bits_for={"*.q_proj.weight": 6})
     after = model.state_dict()
@@ -115,7 +99,7 @@ def test_rules_hold_in_place():
 
 
 def test_a_missing_tie_is_filled_in_or_named(tmp_path):
-    model = _llama()
+    model = llama()
     state = model.state_dict()
     del state["lm_head.weight"]
     trinity.save(tmp_path / "m.tri", state, bits=6)
@@ -123,19 +107,15 @@ def test_a_missing_tie_is_filled_in_or_named(tmp_path):
     assert torch.equal(filled["lm_head.weight"], filled["model.embed_tokens.weight"])
     model.load_state_dict(filled)
     with pytest.raises(trinity.InputError, match="has no `lm_head.weight`, and the model ties it to nothing"):
-        tt.load_state_dict(tmp_path / "m.tri", _llama(tie_word_embeddings=False))
+        tt.load_state_dict(tmp_path / "m.tri", llama(tie_word_embeddings=False))
 
 
 def test_the_command_scores_a_file_as_transformers_does(tmp_path, trinity_command):
-    model = _llama()
+    model = llama()
     model.config.save_pretrained(tmp_path)
     text = bytes(range(32, 127)) * 4
     (tmp_path / "text.txt").write_bytes(text)
-    from safetensors.torch import save_file
-
     save_file({key: one.clone() for key, one in model.state_dict().items() if key != "lm_head.weight"}, tmp_path / "model.safetensors")
-    import json
-
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "tokenizer": "bytes"}))
     trinity_command("encode", "model.safetensors", "--bits", "4", "-o", "model.tri")
@@ -152,15 +132,21 @@ def _batches(count: int = 6) -> list[torch.Tensor]:
     return [torch.randint(0, 64, (4, 64), generator=generator) for _ in range(count)]
 
 
-def _lost(model, reference) -> float:
-    """KL divergence on tokens that no calibration saw."""
-    tokens = torch.randint(0, 64, (8, 64), generator=torch.Generator().manual_seed(77))
+#: Those that no calibration saw.
+UNSEEN = torch.randint(0, 64, (8, 64), generator=torch.Generator().manual_seed(77))
+
+
+def _coded(make, reference, tokens=UNSEEN, **options):
+    """A copy of a model whose weights are coded, what was said of it, and its KL divergence on tokens."""
+    model = make()
+    model.load_state_dict(reference.state_dict())
+    summary = tt.compress_(model, **options)
     with torch.no_grad():
         p, q = reference(tokens).logits.log_softmax(-1), model(tokens).logits.log_softmax(-1)
-    return float((p.exp() * (p - q)).sum(-1).mean())
+    return model, summary, float((p.exp() * (p - q)).sum(-1).mean())
 
 
-def _trained(make=_llama):
+def _trained(make=llama):
     """A model whose weights matter: it has learnt to repeat."""
     model = make()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -175,7 +161,7 @@ def _trained(make=_llama):
     return model.eval()
 
 
-def test_a_calibration_in_pytorch_lowers_what_the_model_loses(tmp_path, trinity_command):
+def test_a_calibration_in_pytorch_lowers_what_the_model_loses(tmp_path, trinity_command, in_shards):
     reference = _trained()
     state = {key: one.clone() for key, one in reference.state_dict().items()}
     said = []
@@ -183,43 +169,30 @@ def test_a_calibration_in_pytorch_lowers_what_the_model_loses(tmp_path, trinity_
     assert said == [("calibrating", at, 6) for at in range(1, 7)]
     assert found["batches"] == 6 and found["costs"] and not found["never_called"]
     assert all(one.grad is None for one in reference.parameters())
-    lost = {}
-    for how in None, tmp_path / "c.tri":
-        model = _llama()
-        model.load_state_dict(state)
-        tt.compress_(model, bits=3, calibrate=how)
-        lost[how is None] = _lost(model, reference)
-    assert lost[False] < lost[True], lost
+    (_, _, plain), (model, _, lost) = (_coded(llama, reference, bits=3, calibrate=how) for how in (None, tmp_path / "c.tri"))
+    assert lost < plain
     # The command takes it too, whole and in shards, to the same bytes.
     np.savez(tmp_path / "m.npz", **{key: one.numpy() for key, one in state.items()})
     encode = ["encode", "m.npz", "--bits", "3", "--calibrate", "c.tri"]
     trinity_command(*encode, "-o", "whole.tri")
-    for index in range(2):
-        trinity_command(*encode, "-o", "parts.tri", "--shard", f"{index}/2")
-    trinity_command(*encode, "-o", "parts.tri", "--merge")
-    assert (tmp_path / "parts.tri").read_bytes() == (tmp_path / "whole.tri").read_bytes()
+    assert in_shards(2, *encode) == (tmp_path / "whole.tri").read_bytes()
     decoded = tt.load_state_dict(tmp_path / "whole.tri")
     assert all(torch.equal(one, decoded[key]) for key, one in model.state_dict().items())
 
 
 def test_layers_whose_weights_are_inputs_by_outputs_are_calibrated_too(tmp_path):
-    reference = _trained(_gpt2)
+    reference = _trained(gpt2)
     found = trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
     # Four `Conv1D` in each of two blocks; the output layer is the embedding.
     assert found["layers"] == 8 and found["without_moments"] == []
-    state = {key: one.clone() for key, one in reference.state_dict().items()}
-    lost = {}
-    for how in None, tmp_path / "c.tri":
-        model = _gpt2()
-        model.load_state_dict(state)
-        # The same bits for every weight: what the moments alone are worth.
-        tt.compress_(model, bits=3, calibrate=how, allocate="equal", exclude=["wte", "wpe", "lm_head"])
-        lost[how is None] = _lost(model, reference)
-    assert lost[False] < 0.9 * lost[True], lost
+    # The same bits for every weight: what the moments alone are worth.
+    options = {"bits": 3, "allocate": "equal", "exclude": ["wte", "wpe", "lm_head"]}
+    plain, lost = (_coded(gpt2, reference, calibrate=how, **options)[2] for how in (None, tmp_path / "c.tri"))
+    assert lost < 0.9 * plain, (lost, plain)
 
 
 def test_the_calibration_of_a_tied_model_is_taken_by_its_file(tmp_path):
-    model = _llama()
+    model = llama()
     # Its file has no `lm_head.weight`.
     model.save_pretrained(tmp_path / "model")
     trinity.calibrate(model, _batches(2), tmp_path / "c.tri", progress=False)
@@ -250,13 +223,8 @@ def test_what_stays_of_the_gain_is_told_on_batches_that_were_held_out(tmp_path):
     assert 0 < gain["lost_calibrated"] < gain["lost_plain"], gain
     assert any("on 2 batches that were held out, at 3 bits per value: nats per answer lost" in what for what, _, _ in said), said
     # As the model would lose them: coded by hand, on those batches.
-    model = _llama()
-    model.load_state_dict(before)
-    tt.compress_(model, bits=3, calibrate=tmp_path / "c.tri")
-    tokens = torch.cat(_batches(17)[15:])
-    with torch.no_grad():
-        p, q = reference.eval()(tokens).logits.log_softmax(-1), model(tokens).logits.log_softmax(-1)
-    assert gain["lost_calibrated"] == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-3)
+    _, _, lost = _coded(llama, reference.eval(), torch.cat(_batches(17)[15:]), bits=3, calibrate=tmp_path / "c.tri")
+    assert gain["lost_calibrated"] == pytest.approx(lost, rel=1e-3)
     # The model is as it was, and nothing of what was held out went into the file.
     assert all(torch.equal(one, before[key]) for key, one in reference.state_dict().items())
     trinity.calibrate(reference, _batches(17)[:15], tmp_path / "d.tri", held_out=False, progress=False)
@@ -331,13 +299,9 @@ def test_fused_experts_and_routers_are_calibrated_too(tmp_path):
     x = torch.cat(read)
     assert np.allclose(known[f"{experts}.gate_up_proj"], (x.T @ x / len(x)).numpy(), rtol=1e-3, atol=1e-4)
     assert np.allclose(known["model.layers.0.mlp.gate.weight"], known[f"{experts}.gate_up_proj"], rtol=1e-3, atol=1e-4)
-    lost = {}
-    for how in None, tmp_path / "c.tri":
-        model = _mixtral()
-        model.load_state_dict(reference.state_dict())
-        tt.compress_(model, bits=3, calibrate=how, allocate="equal", exclude=["embed", "lm_head", "self_attn"])
-        lost[how is None] = _lost(model, reference)
-    assert lost[False] < 0.9 * lost[True], lost
+    options = {"bits": 3, "allocate": "equal", "exclude": ["embed", "lm_head", "self_attn"]}
+    plain, lost = (_coded(_mixtral, reference, calibrate=how, **options)[2] for how in (None, tmp_path / "c.tri"))
+    assert lost < 0.9 * plain, (lost, plain)
 
 
 class _Stack(nn.Module):
@@ -372,23 +336,17 @@ def test_weights_that_nothing_tells_of_are_named(tmp_path):
 
 @pytest.mark.parametrize("codec", ["gptq-128g", "awq-128g"])
 def test_gptq_and_awq_take_weights_that_are_inputs_by_outputs(codec, tmp_path):
-    reference = _trained(_gpt2)
+    reference = _trained(gpt2)
     trinity.calibrate(reference, _batches(), tmp_path / "c.tri", progress=False)
-    lost, exact = {}, ["wte", "wpe", "lm_head"]
+    lost, options = {}, {"bits": 3.5, "allocate": "equal", "exclude": ["wte", "wpe", "lm_head"]}
     for how, own in (tmp_path / "c.tri", codec), (None, "rtn"):
-        model = _gpt2()
-        model.load_state_dict(reference.state_dict())
-        made = tt.compress_(model, bits=3.5, codec=own, calibrate=how, allocate="equal", exclude=exact)
+        _, made, lost[own] = _coded(gpt2, reference, codec=own, calibrate=how, **options)
         assert {row["treatment"] for row in made["kinds"] if row["kind"] == "linear"} == {own}
-        lost[own] = _lost(model, reference)
     assert lost[codec] < lost["rtn"], lost
 
 
 def test_a_calibrated_model_is_shared_out_to_the_same_bytes(tmp_path):
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    for make in _llama, _gpt2, _mixtral:
+    for make in llama, gpt2, _mixtral:
         model = make()
         path = tmp_path / f"{make.__name__}.tri"
         trinity.calibrate(model, _batches(2), path, progress=False)
@@ -401,11 +359,6 @@ def test_a_calibrated_model_is_shared_out_to_the_same_bytes(tmp_path):
 
 
 def test_models_that_cannot_be_calibrated_say_why(tmp_path):
-    with pytest.raises(trinity.InputError, match="no linear layer"):
-        trinity.calibrate(nn.Conv2d(3, 8, 3), [], tmp_path / "c.tri")
-    with pytest.raises(trinity.InputError, match="the dataloader has no batch"):
-        trinity.calibrate(nn.Linear(8, 8), [], tmp_path / "c.tri")
-
     class Around(nn.Module):
         def __init__(self):
             super().__init__()
@@ -414,11 +367,13 @@ def test_models_that_cannot_be_calibrated_say_why(tmp_path):
         def forward(self, x):
             return x @ self.inner.weight.T
 
-    with pytest.raises(trinity.InputError, match="none of the model's 1 linear layers was called"):
-        trinity.calibrate(Around(), [torch.randn(4, 8)], tmp_path / "c.tri")
-    scripted = torch.jit.script(nn.Sequential(nn.Linear(8, 8)))
-    with pytest.raises(trinity.InputError, match="TorchScript"):
-        trinity.calibrate(scripted, [torch.randn(4, 8)], tmp_path / "c.tri")
+    batch = torch.randn(4, 8)
+    for model, batches, why in (
+        (nn.Conv2d(3, 8, 3), [], "no linear layer"), (nn.Linear(8, 8), [], "the dataloader has no batch"),
+        (Around(), [batch], "none of the model's 1 linear layers was called"), (torch.jit.script(nn.Sequential(nn.Linear(8, 8))), [batch], "TorchScript"),
+    ):  # fmt: skip
+        with pytest.raises(trinity.InputError, match=why):
+            trinity.calibrate(model, batches, tmp_path / "c.tri")
 
 
 def test_torch_loads_what_it_saved(tmp_path):
@@ -428,7 +383,7 @@ def test_torch_loads_what_it_saved(tmp_path):
 
 
 def test_a_cache_keeps_decoded_pages_within_its_budget():
-    model = _llama()
+    model = llama()
     tokens = torch.randint(0, 256, (1, 200), generator=torch.Generator().manual_seed(2))
 
     def answers(**options):
@@ -452,7 +407,7 @@ def test_a_cache_keeps_decoded_pages_within_its_budget():
 
 
 def test_a_cache_keeps_its_first_tokens_to_the_bit():
-    model = _llama()
+    model = llama()
     tokens = torch.randint(0, 256, (2, 120), generator=torch.Generator().manual_seed(2))
     plain = transformers.DynamicCache()
     cache = tt.CodedCache(bits=2, page=16, window=8, sink=4, config=model.config)

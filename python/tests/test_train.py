@@ -1,15 +1,10 @@
-"""Training with coded communication: a tiny model, for real, in one process and in two.
-
-PyTorch is gigabytes: `cargo xtask test --all` installs it, and without it
-these tests say that they are left out.
-"""
+"""Training with coded communication: a tiny model, for real, in one process and in two."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 
+from ranks import free_port  # noqa: E402
 from runs import RUN, TRAIN  # noqa: E402
 from trinity import InputError, RunError, _core  # noqa: E402
 from train import _coders, load, train  # noqa: E402
@@ -27,25 +23,30 @@ CODED = RUN + 'method = "trinity"\nbits = 1.4\nscale = "sqrt-v"\n'
 STAGES = RUN.replace("replicas = 2", "replicas = 1") + "[pipeline]\nstages = 2\nmicro_batches = 2\nactivation_bits = 3.5\n"
 
 
-def _train(tmp_path: Path, text: str, name: str = "run", **keywords):
+def _run(tmp_path: Path, text: str, name: str) -> Path:
     path = tmp_path / f"{name}.toml"
     path.write_text(text.replace('"out"', f'"{name}"'))
-    return train(load(path), force=True, **keywords)
+    return path
+
+
+def _train(tmp_path: Path, text: str, name: str = "run"):
+    return train(load(_run(tmp_path, text, name)), force=True)
+
+
+def _goes_on_after_a_stop(tmp_path: Path, text: str, after: int) -> dict:
+    """The summary of a run that ends with the same weights where it is stopped on its way."""
+    whole, path = _train(tmp_path, text, "whole"), _run(tmp_path, text, "part")
+    assert train(load(path), stop_after=after) == {"step": after}
+    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
+    return whole
 
 
 def _start(tmp_path: Path, text: str, rank: int, port: int, name: str = "two") -> subprocess.Popen[str]:
-    path = tmp_path / f"{name}.toml"
-    path.write_text(text.replace('"out"', f'"{name}"'))
+    path = _run(tmp_path, text, name)
     own = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
     environment = os.environ | {key: str(value) for key, value in own.items()}
     command = [sys.executable, str(TRAIN), str(path), "--quiet", "--force"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 TWO = {
@@ -58,7 +59,7 @@ TWO = {
 
 @pytest.mark.parametrize("name", TWO)
 def test_two_processes_end_with_the_weights_of_the_simulation(tmp_path: Path, name: str):
-    text, port = TWO[name], _port()
+    text, port = TWO[name], free_port()
     ranks = [_start(tmp_path, text, rank, port, name) for rank in (0, 1)]
     ended = [rank.communicate(timeout=300) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], ended
@@ -72,7 +73,7 @@ def test_two_processes_end_with_the_weights_of_the_simulation(tmp_path: Path, na
 
 
 def test_a_rank_that_dies_is_noticed_by_the_other(tmp_path: Path):
-    port = _port()
+    port = free_port()
     ranks = [_start(tmp_path, CODED.replace("steps = 24", "steps = 100000"), rank, port) for rank in (0, 1)]
     rows = tmp_path / "two" / "steps.csv"
     until = time.monotonic() + 120
@@ -85,7 +86,7 @@ def test_a_rank_that_dies_is_noticed_by_the_other(tmp_path: Path):
 
 
 def test_ranks_of_different_shapes_are_told_apart(tmp_path: Path):
-    port = _port()
+    port = free_port()
     ranks = [_start(tmp_path, CODED, 0, port, "a"), _start(tmp_path, CODED.replace("ffn = 128", "ffn = 192"), 1, port, "b")]
     ended = [rank.communicate(timeout=200) for rank in ranks]
     assert all(rank.returncode in (1, 2) for rank in ranks)
@@ -100,16 +101,13 @@ def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_sent(tmp_path:
 def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path):
     text = CODED.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 10").replace("steps = 24", "steps = 20")
     text += 'feedback = "scaled"\n'
-    whole = _train(tmp_path, text, "whole")
+    _goes_on_after_a_stop(tmp_path, text, 10)
     path = tmp_path / "part.toml"
-    path.write_text(text.replace('"out"', '"part"'))
-    assert train(load(path), stop_after=10) == {"step": 10}
-    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
     rows = [(tmp_path / name / "steps.csv").read_text().splitlines() for name in ("whole", "part")]
     assert [row.split(",")[:5] for row in rows[0]] == [row.split(",")[:5] for row in rows[1]]
     with pytest.raises(InputError, match="--resume goes on"):
         train(load(path))
-    path.write_text(text.replace('"out"', '"part"').replace("lr = 3e-3", "lr = 2e-3"))
+    _run(tmp_path, text.replace("lr = 3e-3", "lr = 2e-3"), "part")
     with pytest.raises(InputError, match="is of another run"):
         train(load(path), resume=True)
 
@@ -162,23 +160,15 @@ def test_a_pipeline_learns_with_coded_boundaries(tmp_path: Path, gradient: str, 
 def test_a_pipeline_learns_through_a_video_codec_and_goes_on_after_a_stop(tmp_path: Path, codec: str):
     text = STAGES.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 6").replace("steps = 24", "steps = 12")
     text += f'codec = "{codec}"\ngradient = "residual"\ngradient_bits = 3.5\nswitch = 0.5\n'
-    whole = _train(tmp_path, text, "whole")
+    whole = _goes_on_after_a_stop(tmp_path, text, 6)
     assert 3 < whole["activation_bits"] < 4.2 and 7 < whole["gradient_bits"] < 13 and whole["train_bits_per_byte"] < 7.0
-    path = tmp_path / "part.toml"
-    path.write_text(text.replace('"out"', '"part"'))
-    train(load(path), stop_after=6)
-    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
 
 
 def test_a_pipeline_in_the_basis_of_its_values_goes_on_after_a_stop(tmp_path: Path):
     text = STAGES.replace("evaluate = 12", "evaluate = 0\ncheckpoint = 8").replace("steps = 24", "steps = 16")
     text += 'gradient = "trinity"\ngradient_bits = 5.0\nbasis = "covariance"\ngradient_rows = true\ngradient_whiten = 0.5\nrise = 0.3\n'
-    whole = _train(tmp_path, text, "whole")
+    whole = _goes_on_after_a_stop(tmp_path, text, 8)
     assert whole["train_bits_per_byte"] < 7.0 and whole["encode_values_per_s"] > 0 and whole["decode_values_per_s"] > 0
-    path = tmp_path / "part.toml"
-    path.write_text(text.replace('"out"', '"part"'))
-    train(load(path), stop_after=8)
-    assert train(load(path), resume=True)["weights_sha256"] == whole["weights_sha256"]
 
 
 def test_rows_that_move_together_lose_less_in_their_own_basis():

@@ -11,26 +11,26 @@ from trinity import InputError
 from train import _many, _text, load, parse
 
 
-def test_a_wrong_key_is_refused_with_its_line():
-    with pytest.raises(InputError, match=r"run.toml:19: unknown key `learning_rate` in \[optimizer\]") as refused:
-        parse(RUN.replace("lr = 3e-3", "learning_rate = 3e-3"))
-    assert "expected one of: lr" in str(refused.value)
-    with pytest.raises(InputError, match="did you mean `replicas`"):
-        parse(RUN.replace("replicas", "replcas"))
-    with pytest.raises(InputError, match=r"run.toml:3: `steps` is str, expected int"):
-        parse(RUN.replace("steps = 24", 'steps = "24"'))
-    with pytest.raises(InputError, match="did you mean `trinity`"):
-        parse(RUN + 'method = "trinty"\n')
-    with pytest.raises(InputError, match="`bits` is 0"):
-        parse(RUN + 'method = "trinity"\n')
-    with pytest.raises(InputError, match="did you mean `covariance`"):
-        parse(RUN + '[pipeline]\nbasis = "covarience"\n')
-    with pytest.raises(InputError, match="did you mean `h265`"):
-        parse(RUN + '[pipeline]\ncodec = "h256"\n')
-    with pytest.raises(InputError, match="`basis` is `covariance` with `h264`"):
-        parse(RUN + '[pipeline]\ncodec = "h264"\nbasis = "covariance"\n')
-    with pytest.raises(InputError, match="2 layers in 3 stages"):
-        parse(RUN + "[pipeline]\nstages = 3\n")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (RUN.replace("lr = 3e-3", "learning_rate = 3e-3"), r"run.toml:19: unknown key `learning_rate` in \[optimizer\](.|\n)*expected one of: lr"),
+        (RUN.replace("replicas", "replcas"), "did you mean `replicas`"),
+        (RUN.replace("steps = 24", 'steps = "24"'), r"run.toml:3: `steps` is str, expected int"),
+        (RUN + 'method = "trinty"\n', "did you mean `trinity`"),
+        (RUN + 'method = "trinity"\n', "`bits` is 0"),
+        (RUN + '[pipeline]\nbasis = "covarience"\n', "did you mean `covariance`"),
+        (RUN + '[pipeline]\ncodec = "h256"\n', "did you mean `h265`"),
+        (RUN + '[pipeline]\ncodec = "h264"\nbasis = "covariance"\n', "`basis` is `covariance` with `h264`"),
+        (RUN + "[pipeline]\nstages = 3\n", "2 layers in 3 stages"),
+    ],
+)
+def test_a_wrong_key_is_refused_with_its_line(text, why):
+    with pytest.raises(InputError, match=why):
+        parse(text)
+
+
+def test_a_run_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="cannot read"):
         load("nowhere.toml")
 

@@ -7,7 +7,6 @@ vLLM is gigabytes and wants a PyTorch of its own: an environment of python/requi
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -19,29 +18,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="LEFT OUT: PyTorch is not installed (cargo xtask test --all)")
 transformers = pytest.importorskip("transformers", reason="LEFT OUT: transformers is not installed (cargo xtask test --all)")
 
-import trinity  # noqa: E402
+import folders  # noqa: E402
+from processes import VLLM, python  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = os.environ.get("TRINITY_VLLM_PYTHON") or str(ROOT / ".venv-vllm/bin/python")
 #: An engine that has not ended by then will not: two minutes of a busy machine go into importing vLLM.
 _LONGEST_S = 1800
-pytestmark = pytest.mark.skipif(not Path(PYTHON).exists(), reason="LEFT OUT: vLLM is not installed (docs/integrations.md)")
+pytestmark = pytest.mark.skipif(not Path(VLLM).exists(), reason="LEFT OUT: vLLM is not installed (docs/integrations.md)")
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A model whose answers hang on every token before: weights drawn large, f32."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(5)
-    sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4}
-    config = transformers.LlamaConfig(**sizes, num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=False, initializer_range=0.3)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.WordLevel({f"<{at}>": at for at in range(512)}, unk_token="<0>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    folders.hanging_llama(folder)
     return folder
 
 
@@ -52,10 +40,13 @@ def plain(model, tmp_path_factory):
     return _answers(model, folder / "kv", "none", folder / "out.json", "--orders")
 
 
+def _python(*words: object, **options) -> subprocess.CompletedProcess[str]:
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    return python(*words, interpreter=VLLM, timeout=_LONGEST_S, env=own, **options)
+
+
 def _engine(model: Path, kept: Path, mode: str, out: Path, *options: str) -> tuple[int, str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1])}
-    words = [PYTHON, str(Path(__file__).with_name("vllm_engine.py")), str(model), str(kept), mode, str(out), *options]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
+    done = _python(Path(__file__).with_name("vllm_engine.py"), model, kept, mode, out, *options)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -105,12 +96,11 @@ def test_a_basis_is_learned_by_the_engine_and_turns_the_cache_of_its_model_alone
     text, made, out = tmp_path / "text", tmp_path / "model.basis", tmp_path / "out.json"
     source = random.Random(3)
     text.write_text(" ".join(f"<{source.randrange(512)}>" for _ in range(4096)))
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1]), "VLLM_CPU_KVCACHE_SPACE": "1"}
-    words = [PYTHON, "-m", "trinity.vllm", "basis", str(model), str(text), "-o", str(made), "--engine", '{"dtype": "float32", "block_size": 32, "max_model_len": 513}']
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
+    words = ["-m", "trinity.vllm", "basis", model, text, "-o", made, "--engine", '{"dtype": "float32", "block_size": 32, "max_model_len": 513}']
+    done = _python(*words)
     assert done.returncode == 0 and "3 layers of 2 heads of 32 channels, keys before rotary positions" in done.stdout, done.stderr[-3000:]
     # A file that is there is not replaced unasked; found before an engine is started.
-    again = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=_LONGEST_S)
+    again = _python(*words)
     assert again.returncode == 2 and "exists" in again.stderr and "Traceback" not in again.stderr, again.stderr[-2000:]
     kept = tmp_path / "kv"
     _answers(model, kept, "8", out, "--basis", str(made))
@@ -123,9 +113,8 @@ def test_a_basis_is_learned_by_the_engine_and_turns_the_cache_of_its_model_alone
     # Another model's, of the same shape: one weight is other.
     other = tmp_path / "other"
     shutil.copytree(model, other)
-    weights = bytearray((other / "model.safetensors").read_bytes())
-    weights[-5] ^= 1
-    (other / "model.safetensors").write_bytes(weights)
+    weights = (other / "model.safetensors").read_bytes()
+    (other / "model.safetensors").write_bytes(folders.flipped(weights, len(weights) - 5))
     code, said = _engine(other, kept, "8", out, "--basis", str(made))
     assert code != 0 and f"is of the model {model.name}, and other is served" in said, said[-3000:]
 
@@ -149,12 +138,10 @@ def test_what_the_command_decodes_is_a_folder_that_vllm_serves(model, plain, tmp
 def test_what_cannot_work_is_refused_with_a_sentence(model, tmp_path):
     code = (
         "from vllm import LLM\n"
-        f"LLM(model={str(model)!r}, enforce_eager=True, max_model_len=256, disable_hybrid_kv_cache_manager=True, kv_transfer_config={{"
-        "'kv_connector': 'TrinityConnector', 'kv_connector_module_path': 'trinity.vllm._connector', 'kv_role': 'kv_both', "
-        "'kv_load_failure_policy': 'recompute', 'kv_connector_extra_config': {'folder': 'kv', 'bist': 3}})"
+        f"LLM(model={str(model)!r}, enforce_eager=True, max_model_len=256, disable_hybrid_kv_cache_manager=True, "
+        f"kv_transfer_config={folders.transfer(folder='kv', bist=3)})"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(trinity.__file__).parents[1]), "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    done = _python("-c", code, cwd=tmp_path)
     assert done.returncode != 0 and "TrinityConnector has no option `bist`" in done.stderr, done.stderr[-2000:]
 
 

@@ -7,12 +7,14 @@ Runs in an environment with vLLM; MODE is none, lossless or bits per value.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import random
 import signal
 import sys
+from pathlib import Path
+
+import folders
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -26,16 +28,13 @@ def option(name: str) -> int:
 
 def damage(folder: str) -> int:
     """Spoils every other block, each in its own way."""
-    files = sorted(glob.glob(os.path.join(folder, "*", "*.kv")))
+    files = sorted(Path(folder).glob("*/*.kv"))
     for at, path in enumerate(files):
-        with open(path, "rb") as file:
-            whole = bytearray(file.read())
+        whole = path.read_bytes()
         if at % 4 == 0:
-            whole[len(whole) // 2] ^= 4
+            path.write_bytes(folders.flipped(whole, len(whole) // 2, 4))
         elif at % 4 == 2:
-            whole = whole[: len(whole) // 2]
-        with open(path, "wb") as file:
-            file.write(whole)
+            path.write_bytes(whole[: len(whole) // 2])
     return len(files)
 
 
@@ -45,7 +44,7 @@ def orders() -> list[str]:
     Asked here, since importing vLLM takes longer than anything that is asked of it.
     """
     import torch
-    from trinity.vllm._order import order
+    from trinity.vllm._layout import order
     from vllm import _custom_ops as ops
     from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
 
@@ -66,13 +65,8 @@ def main() -> None:
 
     options = {}
     if mode != "none":
-        extra = {"folder": folder, "bits": None if mode == "lossless" else float(mode), "memory_bytes": 0}
-        if "--basis" in sys.argv:
-            extra["basis"] = sys.argv[sys.argv.index("--basis") + 1]
-        options["kv_transfer_config"] = {
-            "kv_connector": "TrinityConnector", "kv_connector_module_path": "trinity.vllm._connector", "kv_role": "kv_both",
-            "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra,
-        }
+        basis = {"basis": sys.argv[sys.argv.index("--basis") + 1]} if "--basis" in sys.argv else {}
+        options["kv_transfer_config"] = folders.transfer(folder=folder, mode=mode, memory_bytes=0, **basis)
     llm = LLM(
         model=model, dtype="float32", enforce_eager=True, max_model_len=512, block_size=32, max_num_seqs=8, seed=0,
         disable_hybrid_kv_cache_manager=True, **options,

@@ -44,7 +44,6 @@ def torch_module() -> Any:
 
 
 def is_torch(x: object) -> bool:
-    """Whether this is a PyTorch tensor."""
     torch = torch_module()
     return torch is not None and isinstance(x, torch.Tensor)
 
@@ -125,24 +124,18 @@ def width(name: str) -> int:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The dtype of a format of ours."""
     own = _DTYPES.get(name)
     if own is not None:
         return own
     try:
         import ml_dtypes
     except ImportError:
-        raise InputError(
-            f"NumPy has no {_NAMES[name]}\nhelp: install ml_dtypes, or decode into torch",
-            f"NumPy has no {_NAMES[name]}",
-            "install ml_dtypes, or decode into torch",
-        ) from None
+        raise InputError.advised(f"NumPy has no {_NAMES[name]}", "install ml_dtypes, or decode into torch") from None
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _NAMES[name]))
     return dtype
 
 
 def torch_dtype(name: str) -> Any:
-    """PyTorch's dtype of a format of ours."""
     import torch
 
     return getattr(torch, _NAMES[name])
@@ -154,7 +147,6 @@ def array(memory: Any, dtype: str, shape: list[int], kind: Kind) -> Any:
         import torch
 
         if len(memory) == 0:
-            return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]))
-        flat = torch.frombuffer(memory, dtype=torch.uint8)
-        return flat.view(getattr(torch, _NAMES[dtype])).reshape(shape)
+            return torch.empty(shape, dtype=torch_dtype(dtype))
+        return torch.frombuffer(memory, dtype=torch.uint8).view(torch_dtype(dtype)).reshape(shape)
     return np.frombuffer(memory, dtype=numpy_dtype(dtype)).reshape(shape)

@@ -1,19 +1,20 @@
-"""Calibration of any model that PyTorch runs: what its linear layers read, and what errors cost."""
+"""Calibration of any model that PyTorch runs: what its linear layers read, what errors cost, and what of the gain stays."""
 
 from __future__ import annotations
 
 import bisect
 import contextlib
+import copy
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import _coded
 from ._coded import Progress, StrPath
 from ._errors import Error, InputError
-from ._held_out import Gain, numbers
-from ._progress import Bar
+from ._progress import Bar, Report
 
 #: Rows of an input that are multiplied at once: bounds memory, changes nothing else.
 _ROWS = 8192
@@ -43,9 +44,9 @@ class _Inputs:
 
     def hook(self, name: str) -> Any:
         def see(module: Any, args: Any) -> None:
-            x = args[0] if args else None
-            if x is None or not self.torch.is_tensor(x):
+            if not args or not self.torch.is_tensor(args[0]):
                 return
+            x = args[0]
             shared = x is self._last and self._last_name in self.sums
             leader = self.leader.setdefault(name, self._last_name if shared else name)
             self._last, self._last_name = x, leader
@@ -58,10 +59,9 @@ class _Inputs:
         """Weighs each row by the mean squared gradient at what the layer makes of it, which is what an error there costs."""
 
         def see(module: Any, args: Any, output: Any) -> None:
-            x = args[0] if args else None
-            if x is None or not self.torch.is_tensor(x) or not self.torch.is_tensor(output) or not output.requires_grad:
+            if not args or not all(self.torch.is_tensor(one) for one in (args[0], output)) or not output.requires_grad:
                 return
-            read = x.detach()
+            read = args[0].detach()
             # Layers that read the same feel errors of their own.
             self.leader.setdefault(name, name)
             output.register_hook(lambda gradient: self.add(name, read, gradient.detach().float().pow(2).mean(-1).reshape(-1)))
@@ -185,11 +185,7 @@ def _surprise(answer: Any, torch: Any, generator: Any) -> tuple[Any, int] | None
 
 def _linears(model: Any, torch: Any) -> dict[str, Any]:
     if isinstance(model, torch.jit.ScriptModule):
-        raise InputError(
-            "the model is compiled to TorchScript, whose layers cannot be hooked\nhelp: calibrate the model it was made from",
-            "the model is compiled to TorchScript, whose layers cannot be hooked",
-            "calibrate the model it was made from",
-        )
+        raise InputError.advised("the model is compiled to TorchScript, whose layers cannot be hooked", "calibrate the model it was made from")
     first: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         first.setdefault(id(parameter), name)
@@ -217,9 +213,7 @@ def _is_by_rows(module: Any) -> bool:
 
 def _unseen(model: Any, moments: dict[str, Any]) -> list[str]:
     """Parameters that multiply and of whose inputs nothing told: convolutions, experts × inputs × outputs."""
-    embeddings = {id(one.weight) for one in model.modules() if type(one).__name__ == "Embedding"}
-    parameters = model.named_parameters()
-    return [name for name, one in parameters if one.ndim > 1 and name not in moments and id(one) not in embeddings]
+    return [name for name in _unowned(model, {}) if name not in moments]
 
 
 class _Gradients:
@@ -252,12 +246,8 @@ class _Gradients:
     def costs(self) -> dict[str, float]:
         """Nats per token that a relative squared error of one would cost, to second order."""
         per = max(self.tokens, 1)
-        found = {}
-        for name, one in self.parameters.items():
-            cost = 0.5 * float(one.detach().float().pow(2).mean()) * self.squares[name] / per
-            if cost > 0:
-                found[name] = cost
-        return found
+        costs = {name: 0.5 * float(one.detach().float().pow(2).mean()) * self.squares[name] / per for name, one in self.parameters.items()}
+        return {name: cost for name, cost in costs.items() if cost > 0}
 
 
 def _unowned(model: Any, linears: dict[str, Any]) -> dict[str, Any]:
@@ -332,6 +322,74 @@ class _Passes:
         self.batches += 1
 
 
+def numbers(answer: Any, torch: Any) -> tuple[Any, bool] | None:
+    """What a model answers as rows of numbers, and whether they are logits; ``None`` where it answers no numbers."""
+    logits: Any = getattr(answer, "logits", None)
+    if logits is None and isinstance(answer, dict):
+        logits = answer.get("logits")
+    are_logits = logits is not None and torch.is_tensor(logits)
+    if not are_logits:
+        # Outputs of transformers are dictionaries whose first value is the answer.
+        values = tuple(answer.values()) if isinstance(answer, dict) else answer
+        logits = values[0] if isinstance(values, (list, tuple)) and values else values
+    if not torch.is_tensor(logits) or not logits.is_floating_point() or logits.ndim == 0:
+        return None
+    return logits.float().reshape(-1, logits.shape[-1]), are_logits
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a model loses coded at one rate, without a calibration and with it."""
+
+    batches: int
+    bits: float
+    #: ``nats per answer`` (Kullback–Leibler divergence from what the model answers) or ``relative squared error``.
+    measure: str
+    lost_plain: float
+    lost_calibrated: float
+
+    def __str__(self) -> str:
+        what = f"on {self.batches} batches that were held out, at {self.bits:g} bits per value: {self.measure} lost"
+        return f"{what} {self.lost_plain:.4g} coded, {self.lost_calibrated:.4g} calibrated"
+
+    @classmethod
+    def measured(
+        cls, model: Any, batches: Sequence[Any], path: StrPath, bits: float, answer: Callable[[Any, Any], Any], report: Report | None
+    ) -> Gain:
+        """Codes a copy of the model with the calibration at ``path`` and without, and holds its answers against the model's.
+
+        ``answer`` runs a model over a batch and gives its `numbers`.
+        """
+        state = {name: one.detach().cpu() for name, one in model.state_dict().items()}
+        twin = copy.deepcopy(model)
+        lost: dict[bool, float] = {}
+        are_logits = False
+        for calibrated in (False, True):
+            calibrate = path if calibrated else None
+            quiet = False if report is None else report
+            coded = _coded.encode(state, bits=bits, calibrate=calibrate, measure=False, progress=quiet)
+            twin.load_state_dict(_coded.decode(coded, into="torch", progress=False))
+            total, of = 0.0, 0.0
+            for batch in batches:
+                first, second = answer(model, batch), answer(twin, batch)
+                if first is None or second is None:
+                    raise InputError("the model answers no numbers")
+                are_logits = first[1]
+                error, size = _distance(first[0], second[0], are_logits)
+                total, of = total + error, of + size
+            lost[calibrated] = total / max(of, 1e-30)
+        measure = "nats per answer" if are_logits else "relative squared error"
+        return cls(len(batches), bits, measure, lost[False], lost[True])
+
+
+def _distance(first: Any, second: Any, are_logits: bool) -> tuple[float, float]:
+    """How far answers are from those of the model itself, and what that is a share of."""
+    if are_logits:
+        p, q = first.log_softmax(-1), second.log_softmax(-1)
+        return float((p.exp() * (p - q)).sum()), float(p.shape[0])
+    return float((first - second).pow(2).sum()), float(first.pow(2).sum())
+
+
 def _gain(model: Any, batches: list[Any], path: StrPath, bits: float, bar: Bar, torch: Any) -> Gain | None:
     """What of the gain stays on batches that no calibration saw, and says so."""
     device = next(iter(model.parameters())).device
@@ -404,7 +462,7 @@ def calibrate(
     try:
         import torch
     except ImportError:
-        raise InputError("trinity.calibrate needs PyTorch\nhelp: pip install torch", "trinity.calibrate needs PyTorch", "pip install torch") from None
+        raise InputError.advised("trinity.calibrate needs PyTorch", "pip install torch") from None
 
     if guided and not costs:
         raise InputError("guided=True weighs what layers read by gradients, and costs=False has none taken")
@@ -431,5 +489,5 @@ def calibrate(
     never = [name for name in linears if _weight_of(name) not in moments]
     rows = max(passes.inputs.rows.values())
     summary = {"output": str(target), "batches": passes.batches, "rows": rows, "layers": len(moments), "never_called": never}
-    told = {"costs": bool(found), "held_out": None if gain is None else gain.row()}
+    told = {"costs": bool(found), "held_out": None if gain is None else asdict(gain)}
     return {**summary, "without_moments": _unseen(model, moments), **told}

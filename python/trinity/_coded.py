@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,22 +36,6 @@ class Encoded:
     (64, 96)
     """
 
-    __slots__ = (
-        "bytes",
-        "name",
-        "class_",
-        "dtype",
-        "shape",
-        "codec",
-        "exact",
-        "nmse",
-        "snr_db",
-        "mae",
-        "max_abs_error",
-        "kind",
-        "codec_s",
-    )
-
     bytes: builtins.bytes
     #: What it is called in a file.
     name: str
@@ -73,6 +58,8 @@ class Encoded:
     #: Seconds that coding took, everything in this module left out.
     codec_s: float
 
+    __slots__ = tuple(__annotations__)
+
     def __init__(self, bytes: builtins.bytes, kind: Kind = "numpy") -> None:
         """Of the bytes of a container with one tensor."""
         ((_, *rest),) = _core.describe([bytes])
@@ -94,10 +81,7 @@ class Encoded:
     @property
     def values(self) -> int:
         """How many values it has."""
-        product = 1
-        for dim in self.shape:
-            product *= dim
-        return product
+        return math.prod(self.shape)
 
     @property
     def bits_per_value(self) -> float:
@@ -167,12 +151,8 @@ def _target(
     ]
     if len(given) != 1:
         named = " and ".join(name for name, _ in given) or "none"
-        raise InputError(
-            f"expected one of bits=, nmse=, qp= and lossless=True, found {named}\n"
-            "help: trinity.encode(x, bits=3)",
-            f"expected one of bits=, nmse=, qp= and lossless=True, found {named}",
-            "trinity.encode(x, bits=3)",
-        )
+        said = f"expected one of bits=, nmse=, qp= and lossless=True, found {named}"
+        raise InputError.advised(said, "trinity.encode(x, bits=3)")
     name, amount = given[0]
     return name, float(amount)
 
@@ -181,7 +161,7 @@ def _asked(
     codec: str | None,
     target: tuple[str, float],
     *,
-    allocate: str = "equal",
+    allocate: str | None = None,
     all: bool = True,
     strict: bool = False,
     measure: bool = True,
@@ -197,7 +177,8 @@ def _asked(
         "codec": codec,
         "target": target[0],
         "amount": target[1],
-        "allocate": allocate,
+        # Where a calibration knows what bits save, they are shared out by that.
+        "allocate": allocate or ("equal" if calibrate is None else "equal-slope"),
         "all": all,
         "strict": strict,
         "measure": measure,
@@ -299,10 +280,8 @@ def encode(
     """
     target = _target(bits, nmse, qp, lossless)
     if isinstance(x, Mapping):
-        rules = (exclude, bits_for, codec_for)
-        keywords: dict[str, Any] = {"strict": strict, "measure": measure, "rules": rules, "calibrate": calibrate}
-        shared = _allocation(allocate, calibrate)
-        asked = _asked(codec, target, allocate=shared, all=bool(all), **keywords)
+        keywords: dict[str, Any] = {"strict": strict, "measure": measure, "rules": (exclude, bits_for, codec_for)}
+        asked = _asked(codec, target, allocate=allocate, all=bool(all), calibrate=calibrate, **keywords)
         return _encode_model(x, class_, asked, progress, executor)
     given = {"allocate": allocate, "all": all, "exclude": exclude, "bits_for": bits_for, "codec_for": codec_for}
     for option, value in {**given, "calibrate": calibrate}.items():
@@ -320,11 +299,6 @@ def encode(
     else:
         coded = _encode(names, arrays, class_, asked, progress)
     return coded if isinstance(x, (list, tuple)) else coded[0]
-
-
-def _allocation(allocate: str | None, calibrate: StrPath | None) -> str:
-    """How bits are shared out where nothing is said: where a calibration knows what they save, by that."""
-    return allocate or ("equal" if calibrate is None else "equal-slope")
 
 
 def _encode_model(
@@ -367,10 +341,8 @@ def plan(
     >>> [(row["kind"], row["treatment"]) for row in trinity.plan(model, bits=3)]
     [('linear', 'trinity'), ('bias', 'exact')]
     """
-    rules = (exclude, bits_for, codec_for)
-    shared = _allocation(allocate, calibrate)
-    target = _target(bits, nmse, qp, lossless)
-    asked = _asked(codec, target, allocate=shared, all=all, rules=rules, calibrate=calibrate)
+    target, rules = _target(bits, nmse, qp, lossless), (exclude, bits_for, codec_for)
+    asked = _asked(codec, target, allocate=allocate, all=all, rules=rules, calibrate=calibrate)
     texts: dict[str, str] = {}
     if isinstance(tensors, Mapping):
         plain = [_arrays.for_file(one, str(name), class_, texts) for name, one in tensors.items()]
@@ -469,11 +441,7 @@ def _may_write(path: StrPath, force: bool) -> Path:
     if not target.parent.is_dir():
         raise InputError(f"{target} cannot be written: there is no folder {target.parent}")
     if target.exists() and not force:
-        raise InputError(
-            f"{target} exists already\nhelp: choose another name, or replace it with force=True",
-            f"{target} exists already",
-            "choose another name, or replace it with force=True",
-        )
+        raise InputError.advised(f"{target} exists already", "choose another name, or replace it with force=True")
     return target
 
 
@@ -524,9 +492,8 @@ def save(
     if named and builtins.all(isinstance(one, Encoded) for one in named.values()):
         _core.write(str(target), [(name, one.bytes) for name, one in named.items()], texts)
         return None
-    rules, shared = (exclude, bits_for, codec_for), _allocation(allocate, calibrate)
-    wanted = _target(bits, nmse, qp, lossless)
-    asked = _asked(codec, wanted, allocate=shared, all=all, strict=strict, rules=rules, calibrate=calibrate)
+    wanted, rules = _target(bits, nmse, qp, lossless), (exclude, bits_for, codec_for)
+    asked = _asked(codec, wanted, allocate=allocate, all=all, strict=strict, rules=rules, calibrate=calibrate)
     plain = [
         _arrays.for_file(decode(x) if isinstance(x, Encoded) else x, str(name), class_, texts)
         for name, x in named.items()
@@ -577,9 +544,8 @@ def encode_file(
     ``--json``.
     """
     target = _may_write(path, force)
-    rules, shared = (exclude, bits_for, codec_for), _allocation(allocate, calibrate)
-    wanted = _target(bits, nmse, qp, lossless)
-    asked = _asked(codec, wanted, allocate=shared, all=all, strict=strict, rules=rules, calibrate=calibrate)
+    wanted, rules = _target(bits, nmse, qp, lossless), (exclude, bits_for, codec_for)
+    asked = _asked(codec, wanted, allocate=allocate, all=all, strict=strict, rules=rules, calibrate=calibrate)
     with Bar(progress) as bar:
         text = _core.encode_file(str(target), [], os.fspath(source), asked, {}, bar.report)
     return _summary(text)

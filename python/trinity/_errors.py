@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class Error(Exception):
     """What Trinity refuses or fails at.
@@ -14,6 +16,11 @@ class Error(Exception):
         super().__init__(text)
         self.message = text if message is None else message
         self.help = help
+
+    @classmethod
+    def advised(cls, message: str, help: str) -> Self:
+        """What is wrong, and what to do about it."""
+        return cls(f"{message}\nhelp: {help}", message, help)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (str(self), self.message, self.help))

@@ -6,7 +6,6 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 Report = Callable[[str, int | None, int | None], None]
@@ -72,7 +71,5 @@ class Bar:
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

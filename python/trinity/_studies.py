@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _core, executors
@@ -99,14 +99,14 @@ def compare(
         "only_earlier": False,
     }
     if executor is not None:
-        return _compare(executors.compare(executor, request, plain), list(plain), False)
-    return _compare(request, plain, progress)
-
-
-def _compare(request: dict[str, Any], plain: list[_arrays.Plain], progress: Progress) -> Rows:
-    with Bar(progress) as bar:
-        answer = json.loads(_core.compare(json.dumps(request), plain, bar.report))
+        request, progress = executors.compare(executor, request, plain), False
+    answer = _answer("compare", request, progress, plain)
     return Rows(answer["all"], answer["classes"], answer["misses"])
+
+
+def _answer(kind: str, request: dict[str, Any], progress: Progress = False, plain: Sequence[_arrays.Plain] = ()) -> Any:
+    with Bar(progress) as bar:
+        return json.loads(_core.study(kind, json.dumps(request), plain, bar.report))
 
 
 def tensors_info(tensors: Any, *, class_: str | None = None, progress: Progress = None) -> list[Row]:
@@ -118,8 +118,7 @@ def tensors_info(tensors: Any, *, class_: str | None = None, progress: Progress 
     ([64, 64], 1.0)
     """
     files, plain = _sources(tensors, class_)
-    with Bar(progress) as bar:
-        rows: list[Row] = json.loads(_core.tensors_info(files, plain, class_, bar.report))
+    rows: list[Row] = _answer("tensors", {"files": files, "class": class_}, progress, plain)
     return rows
 
 
@@ -167,8 +166,7 @@ def explore(
         "draws": draws,
         "cells": cells,
     }
-    with Bar(progress) as bar:
-        answer: Row = json.loads(_core.explore(json.dumps(request), plain, bar.report))
+    answer: Row = _answer("explore", request, progress, plain)
     return answer
 
 
@@ -223,8 +221,7 @@ def sweep(
     request = _sweep_request(sweep, set, top, calibration)
     if executor is not None:
         return executors.sweep(executor, request)
-    with Bar(progress) as bar:
-        answer: Row = json.loads(_core.sweep(json.dumps(request), None, bar.report))
+    answer: Row = _answer("sweep", request, progress)
     return answer
 
 
@@ -236,8 +233,7 @@ def explain(
     calibration: StrPath | None = None,
 ) -> Row:
     """One point of a sweep, with the formula behind each line."""
-    request = _sweep_request(sweep, set, 0, calibration)
-    answer: Row = json.loads(_core.sweep_explain(json.dumps(request), index))
+    answer: Row = _answer("explain", {**_sweep_request(sweep, set, 0, calibration), "index": index})
     return answer
 
 
@@ -274,7 +270,7 @@ def estimate(
         "job": _described("job", job),
         "overrides": _assignments(set, overrides),
     }
-    answer: Row = json.loads(_core.estimate(json.dumps(request)))
+    answer: Row = _answer("estimate", request)
     return answer
 
 
@@ -329,12 +325,7 @@ def evaluate(
     }
     if executor is not None:
         return executors.evaluate(executor, request)
-    return _evaluate(request, progress)
-
-
-def _evaluate(request: dict[str, Any], progress: Progress) -> list[Row]:
-    with Bar(progress) as bar:
-        rows: list[Row] = json.loads(_core.evaluate(json.dumps(request), bar.report))
+    rows: list[Row] = _answer("evaluate", request, progress)
     return rows
 
 
@@ -371,8 +362,7 @@ def validate(
         "recording": None if recording is None else os.fspath(recording),
         "sets": _assignments(set, {}),
     }
-    with Bar(progress) as bar:
-        answer: Row = json.loads(_core.validate(json.dumps(request), bar.report))
+    answer: Row = _answer("validate", request, progress)
     return answer
 
 

@@ -62,22 +62,14 @@ def _carried(plain: _arrays.Plain) -> _arrays.Plain:
     return (name, class_, dtype, shape, np.asarray(data))
 
 
-def _encode_part(plain: list[_arrays.Plain], asked: dict[str, Any], texts: dict[str, str]) -> list[Any]:
-    return list(_core.encode(plain, asked, texts, None))
-
-
 def encode(
     executor: Executor, names: Sequence[str], arrays: Sequence[Any], class_: str | None, asked: dict[str, Any]
 ) -> list[Any]:
     """`trinity.encode` of many arrays, one part each: what is coded, as the core gives it."""
     texts: dict[str, str] = {}
     plain = [_carried(_arrays.for_file(x, name, class_, texts)) for name, x in zip(names, arrays)]
-    coded = _gather(executor, _encode_part, [([one], asked, texts) for one in plain])
+    coded = _gather(executor, _core.encode, [([one], asked, texts, None) for one in plain])
     return [one[0] for one in coded]
-
-
-def _encode_tensor(plain: _arrays.Plain, part: Any, texts: dict[str, str], strict: bool, measure: bool) -> Any:
-    return _core.encode_part(plain, part, texts, strict, measure)
 
 
 def encode_model(
@@ -87,8 +79,10 @@ def encode_model(
     parts = _core.plan_model(plain, asked, texts)
     strict, measure = asked["strict"], asked["measure"]
     work = [(_carried(one), part) for one, part in zip(plain, parts) if part[4] is None]
-    arguments = [(one, part, _texts_of(one[0], texts), strict, measure) for one, part in work]
-    done = dict(zip((one[0] for one, _ in work), _gather(executor, _encode_tensor, arguments)))
+    # Of the texts of carried tensors each part has its own.
+    own_texts = [{key: text for key, text in texts.items() if key == f"carried.{one[0]}"} for one, _ in work]
+    arguments = [(one, part, own, strict, measure) for (one, part), own in zip(work, own_texts)]
+    done = dict(zip((one[0] for one, _ in work), _gather(executor, _core.encode_part, arguments)))
     coded = []
     for (name, *_), part in zip(plain, parts):
         if part[4] is None:
@@ -101,14 +95,9 @@ def encode_model(
     return coded
 
 
-def _texts_of(name: str, texts: dict[str, str]) -> dict[str, str]:
-    key = f"carried.{name}"
-    return {key: texts[key]} if key in texts else {}
-
-
-def _compare_part(request: dict[str, Any], plain: list[_arrays.Plain]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(_core.compare(json.dumps(request), plain, None))["all"]
-    return rows
+def _study(executor: Executor, kind: str, requests: Sequence[dict[str, Any]], plain: Sequence[_arrays.Plain] = ()) -> list[str]:
+    """What a study answers to each request, as JSON."""
+    return _gather(executor, _core.study, [(kind, json.dumps(one), plain, None) for one in requests])
 
 
 def compare(executor: Executor, request: dict[str, Any], plain: Sequence[_arrays.Plain]) -> dict[str, Any]:
@@ -116,36 +105,30 @@ def compare(executor: Executor, request: dict[str, Any], plain: Sequence[_arrays
     carried = [_carried(one) for one in plain]
     cells = max(1, len(request["codecs"]) + 2) * max(1, len(plain) + len(request["files"]))
     count = _parts(executor, cells)
-    parts = [({**request, "shard": [index, count]}, carried) for index in range(count)]
-    rows = [row for part in _gather(executor, _compare_part, parts) for row in part]
+    parts = [{**request, "shard": [index, count]} for index in range(count)]
+    rows = [row for part in _study(executor, "compare", parts, carried) for row in json.loads(part)["all"]]
     # A cell that is missing is an error; one that came twice is taken once.
     return {**request, "earlier": [*request["earlier"], *rows], "only_earlier": True}
-
-
-def _sweep_part(request: dict[str, Any], index: int, count: int) -> str:
-    return _core.sweep_part(json.dumps(request), index, count, None)
 
 
 def sweep(executor: Executor, request: dict[str, Any]) -> dict[str, Any]:
     """`trinity.sweep`, its points shared out."""
     count = _parts(executor, 1 << 16)
-    parts = _gather(executor, _sweep_part, [(request, index, count) for index in range(count)])
-    answer: dict[str, Any] = json.loads(_core.sweep(json.dumps(request), parts, None))
+    parts = _study(executor, "sweep", [{**request, "shard": [index, count]} for index in range(count)])
+    answer: dict[str, Any] = json.loads(_core.study("sweep", json.dumps({**request, "parts": parts}), [], None))
     return answer
-
-
-def _evaluate_part(request: dict[str, Any]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(_core.evaluate(json.dumps(request), None))
-    return rows
 
 
 def evaluate(executor: Executor, request: dict[str, Any]) -> list[dict[str, Any]]:
     """`trinity.evaluate`, the codecs of its sweep shared out."""
-    if not request["rates"]:
-        return _gather(executor, _evaluate_part, [(request,)])[0]  # type: ignore[no-any-return]
-    parts = [({**request, "codecs": [codec]},) for codec in request["codecs"]]
-    rows = [row for part in _gather(executor, _evaluate_part, parts) for row in part]
-    return _evaluate_part({**request, "earlier": rows, "only_earlier": True})
+    if request["rates"]:
+        parts = _study(executor, "evaluate", [{**request, "codecs": [codec]} for codec in request["codecs"]])
+        request = {**request, "earlier": [row for part in parts for row in json.loads(part)], "only_earlier": True}
+        text = _core.study("evaluate", json.dumps(request), [], None)
+    else:
+        (text,) = _study(executor, "evaluate", [request])
+    rows: list[dict[str, Any]] = json.loads(text)
+    return rows
 
 
 class _RayFuture:

@@ -204,4 +204,5 @@ def main():
         fetch(cache, name)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -85,6 +85,31 @@ def guarded(what, call):
         return None
 
 
+def timed(kind, name, timer, call, what=None, **said):
+    """Times a call, and notes it where it ran."""
+    seconds = guarded(what or name, lambda: timer(call))
+    if seconds is not None:
+        found[kind].append({"operation": name, **said, "seconds": seconds})
+
+
+def both_ways(rounds, length, forward, after):
+    """Medians of host seconds of each of `length` steps, recorded forward and backward."""
+    there, back = [], []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        x = forward()
+        middle = time.perf_counter()
+        gradient = torch.ones_like(x)
+        torch.cuda.synchronize()
+        turned = time.perf_counter()
+        x.backward(gradient)
+        back.append((time.perf_counter() - turned) / length)
+        there.append((middle - start) / length)
+        after()
+    return statistics.median(there), statistics.median(back)
+
+
 def dispatch():
     small = torch.randn(8, 64, device=DEVICE, dtype=BF16)
     heads = torch.randn(1, 4, 8, 64, device=DEVICE, dtype=BF16)
@@ -115,9 +140,7 @@ def dispatch():
     }
     with torch.no_grad():
         for name, call in operations.items():
-            seconds = guarded(name, lambda: host_s(call))
-            if seconds is not None:
-                found["dispatch"].append({"operation": name, "pass": "forward", "seconds": seconds})
+            timed("dispatch", name, host_s, call, **{"pass": "forward"})
 
     length = 100
     leaf = small.clone().requires_grad_()
@@ -136,24 +159,12 @@ def dispatch():
     for name, (start_at, step) in chains.items():
 
         def chain():
-            forward, backward = [], []
-            for _ in range(5):
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                x = start_at
-                for _ in range(length):
-                    x = step(x)
-                middle = time.perf_counter()
-                gradient = torch.ones_like(x)
-                torch.cuda.synchronize()
-                turned = time.perf_counter()
-                x.backward(gradient)
-                backward.append((time.perf_counter() - turned) / length)
-                forward.append((middle - start) / length)
-                torch.cuda.synchronize()
-            return statistics.median(forward), statistics.median(backward)
+            x = start_at
+            for _ in range(length):
+                x = step(x)
+            return x
 
-        times = guarded(name, chain)
+        times = guarded(name, lambda: both_ways(5, length, chain, torch.cuda.synchronize))
         if times is not None:
             for of, seconds in zip(("recorded", "backward"), times):
                 found["dispatch"].append({"operation": name, "pass": of, "seconds": seconds})
@@ -218,25 +229,16 @@ def mixture():
             y = block(y, cos, sin, cache)
         return y
 
-    with torch.no_grad():
-        add("forward", host_s(once, count=15, rounds=5) / len(blocks), parts(FORWARD, "forward") + parts(CACHED, "forward"))
-    forward, backward = [], []
-    for _ in range(8):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
+    def uncached():
         y = x
         for block in blocks:
             y = block(y, cos, sin)
-        middle = time.perf_counter()
-        gradient = torch.ones_like(y)
-        torch.cuda.synchronize()
-        turned = time.perf_counter()
-        y.backward(gradient)
-        backward.append((time.perf_counter() - turned) / len(blocks))
-        forward.append((middle - start) / len(blocks))
-        blocks.zero_grad(set_to_none=True)
-    add("recorded", statistics.median(forward), parts(RECORDED, "recorded"))
-    add("backward", statistics.median(backward), parts(RECORDED, "backward"))
+        return y
+
+    with torch.no_grad():
+        add("forward", host_s(once, count=15, rounds=5) / len(blocks), parts(FORWARD, "forward") + parts(CACHED, "forward"))
+    for of, seconds in zip(("recorded", "backward"), both_ways(8, len(blocks), uncached, lambda: blocks.zero_grad(set_to_none=True))):
+        add(of, seconds, parts(RECORDED, of))
 
 
 def floors():
@@ -269,9 +271,7 @@ def floors():
     }
     with torch.no_grad():
         for name, call in calls.items():
-            seconds = guarded(f"small {name}", lambda: graph_s(call, count=50))
-            if seconds is not None:
-                found["floors"].append({"operation": name, "bytes": 2.0 * x.numel(), "seconds": seconds})
+            timed("floors", name, lambda call: graph_s(call, count=50), call, f"small {name}", bytes=2.0 * x.numel())
 
 
 def operations():
@@ -287,9 +287,7 @@ def operations():
     scale = torch.ones(width, device=DEVICE, dtype=BF16)
 
     def add(name, bytes_, call):
-        seconds = guarded(name, lambda: device_s(call))
-        if seconds is not None:
-            found["operations"].append({"operation": name, "bytes": bytes_, "seconds": seconds})
+        timed("operations", name, device_s, call, bytes=bytes_)
 
     with torch.no_grad():
         add("add", 6 * size, lambda: x + y)

@@ -33,7 +33,6 @@ def matrices(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def put(model: nn.Module, decoded: dict[str, np.ndarray]) -> None:
-    """Replaces the weights of coded layers."""
     with torch.no_grad():
         for name, layer in coded(model):
             layer.weight.copy_(torch.from_numpy(decoded[name]).view_as(layer.weight))

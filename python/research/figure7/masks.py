@@ -20,7 +20,6 @@ SIDE = 1024
 
 
 def picture(name: str) -> np.ndarray:
-    """A picture of scikit-image as RGB bytes."""
     import skimage
     from skimage import io
 

@@ -19,6 +19,7 @@ import torch
 from trinity import _coded, _core
 from trinity import RunError
 from trinity.torch import DeviceCodec
+from ._wire import as_bytes
 
 #: Values that share a scale in rounding to nearest.
 GROUP = 128
@@ -52,23 +53,24 @@ class Clock:
         self.encode_s = self.decode_s = 0.0
         self.encoded = self.decoded = 0
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds of the clock, once the device has done all it was asked."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     @contextmanager
     def encoding(self, values: int) -> Iterator[None]:
-        began = self._now()
+        began = self.now()
         yield
-        self.encode_s += self._now() - began
+        self.encode_s += self.now() - began
         self.encoded += values
 
     @contextmanager
     def decoding(self, values: int) -> Iterator[None]:
-        began = self._now()
+        began = self.now()
         yield
-        self.decode_s += self._now() - began
+        self.decode_s += self.now() - began
         self.decoded += values
 
 
@@ -104,10 +106,6 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a @ b
 
 
-def _bytes(x: torch.Tensor) -> torch.Tensor:
-    return x.contiguous().reshape(-1).view(torch.uint8)
-
-
 class Cast(_Stateless):
     """Values in another number format: f32, bf16."""
 
@@ -115,7 +113,7 @@ class Cast(_Stateless):
         self.dtype = dtype
 
     def encode(self, x: torch.Tensor) -> torch.Tensor:
-        return _bytes(x.to(self.dtype))
+        return as_bytes(x.to(self.dtype))
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
         return payload.view(self.dtype).view(shape).float()
@@ -128,12 +126,26 @@ class Fp8(_Stateless):
 
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         scale = x.abs().amax(-1, keepdim=True).clamp_min(1e-30) / self.LARGEST
-        return torch.cat((_bytes(scale), _bytes((x / scale).to(torch.float8_e4m3fn))))
+        return torch.cat((as_bytes(scale), as_bytes((x / scale).to(torch.float8_e4m3fn))))
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
         head = 4 * shape[0]
         scale = payload[:head].clone().view(torch.float32)
         return payload[head:].view(torch.float8_e4m3fn).view(shape).float() * scale[:, None]
+
+
+def _packed(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Numbers of so many bits, eight bits of them in a byte, the first one lowest."""
+    parts = values.view(-1, 8 // bits)
+    packed = parts[:, 0]
+    for at in range(1, 8 // bits):
+        packed = packed | (parts[:, at] << (at * bits))
+    return packed
+
+
+def _parts(packed: torch.Tensor, bits: int) -> torch.Tensor:
+    """The way back from `_packed`."""
+    return torch.stack([(packed >> (at * bits)) & ((1 << bits) - 1) for at in range(8 // bits)], 1).reshape(-1)
 
 
 class Rtn(_Stateless):
@@ -149,20 +161,12 @@ class Rtn(_Stateless):
         scale = (groups.abs().amax(1) / self.top * (1 + 2**-8)).to(torch.bfloat16)
         divisor = scale.float().clamp_min(1e-30)[:, None]
         levels = (groups / divisor).round().clamp(-self.top - 1, self.top).to(torch.int16) + self.top + 1
-        per_byte = 8 // self.bits
-        parts = levels.to(torch.uint8).view(-1, per_byte)
-        packed = parts[:, 0]
-        for at in range(1, per_byte):
-            packed = packed | (parts[:, at] << (at * self.bits))
-        return torch.cat((_bytes(scale), packed))
+        return torch.cat((as_bytes(scale), _packed(levels.to(torch.uint8), self.bits)))
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
         groups = -(-shape.numel() // GROUP)
         scale = payload[: 2 * groups].clone().view(torch.bfloat16).float()
-        packed = payload[2 * groups :]
-        mask, per_byte = (1 << self.bits) - 1, 8 // self.bits
-        parts = torch.stack([(packed >> (at * self.bits)) & mask for at in range(per_byte)], 1)
-        levels: torch.Tensor = parts.view(-1, GROUP).float() - (self.top + 1)
+        levels: torch.Tensor = _parts(payload[2 * groups :], self.bits).view(-1, GROUP).float() - (self.top + 1)
         values: torch.Tensor = (levels * scale[:, None]).reshape(-1)[: shape.numel()]
         return values.view(shape)
 
@@ -176,17 +180,13 @@ class Sign(_Stateless):
     def encode(self, x: torch.Tensor) -> torch.Tensor:
         row = x.reshape(-1)
         means = torch.stack([row[first:last].abs().mean() for first, last in self.spans])
-        ones = torch.nn.functional.pad((row >= 0).to(torch.uint8), (0, -row.numel() % 8)).view(-1, 8)
-        packed = ones[:, 0]
-        for at in range(1, 8):
-            packed = packed | (ones[:, at] << at)
-        return torch.cat((_bytes(means), packed))
+        ones = torch.nn.functional.pad((row >= 0).to(torch.uint8), (0, -row.numel() % 8))
+        return torch.cat((as_bytes(means), _packed(ones, 1)))
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:
         head = 4 * len(self.spans)
         means = payload[:head].clone().view(torch.float32)
-        ones = torch.stack([(payload[head:] >> at) & 1 for at in range(8)], 1).reshape(-1)[: shape.numel()]
-        values = ones.float() * 2 - 1
+        values = _parts(payload[head:], 1)[: shape.numel()].float() * 2 - 1
         for (first, last), mean in zip(self.spans, means):
             values[first:last] *= mean
         return values.view(shape)
@@ -380,7 +380,7 @@ class Turned:
         # Large coefficients first.
         sizes, basis = sizes.flip(0).clamp_min(0).sqrt(), basis.flip(1)
         scale = sizes.clamp_min(self.FLOOR * float(sizes.mean()) + 1e-30) ** self.whiten
-        return torch.cat((_bytes(mean), _bytes(scale.float()), _bytes(basis.to(torch.bfloat16))))
+        return torch.cat((as_bytes(mean), as_bytes(scale.float()), as_bytes(basis.to(torch.bfloat16))))
 
     @staticmethod
     def _side_bytes(cols: int) -> int:
@@ -399,7 +399,7 @@ class Turned:
             # As it is sent; a row of zeros stays one.
             size = x.square().mean(1).sqrt().clamp_min(1e-30).to(torch.bfloat16)
             x = x / size.float()[:, None]
-        parts = [] if size is None else [_bytes(size)]
+        parts = [] if size is None else [as_bytes(size)]
         fresh = self.own is None or self.age in self.AGES or self.age - self.found >= self.OLD
         if fresh:
             side = self._find(x)

@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -131,8 +132,6 @@ class Pipeline:
 
 @dataclass
 class Run:
-    """One training run."""
-
     out: str = "run"
     steps: int = 500
     seed: int = 1
@@ -186,14 +185,17 @@ class _Source:
         return InputError(f"{place}: {what}{shown}\nhelp: {help}", f"{place}: {what}", help)
 
 
+def _meant(said: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(said, known, 1)
+    return f"did you mean `{near[0]}`?" if near else f"expected one of: {', '.join(known)}"
+
+
 def _fill(kind: type, values: dict[str, Any], section: str, source: _Source) -> Any:
     hints = get_type_hints(kind)
     made = kind()
     for key, value in values.items():
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, 1)
-            known = f"did you mean `{near[0]}`?" if near else f"expected one of: {', '.join(hints)}"
-            raise source.refuse(section, key, f"unknown key `{key}`" + (f" in [{section}]" if section else ""), known)
+            raise source.refuse(section, key, f"unknown key `{key}`" + (f" in [{section}]" if section else ""), _meant(key, hints))
         wanted = hints[key]
         if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
             if not isinstance(value, dict):
@@ -212,9 +214,7 @@ def _fill(kind: type, values: dict[str, Any], section: str, source: _Source) -> 
 def _check(run: Run, source: _Source) -> None:
     def among(section: str, key: str, value: str, known: tuple[str, ...]) -> None:
         if value not in known:
-            near = difflib.get_close_matches(value, known, 1)
-            help = f"did you mean `{near[0]}`?" if near else f"expected one of: {', '.join(known)}"
-            raise source.refuse(section, key, f"`{key}` is `{value}`", help)
+            raise source.refuse(section, key, f"`{key}` is `{value}`", _meant(value, known))
 
     def positive(section: str, key: str, value: float) -> None:
         if not value > 0:

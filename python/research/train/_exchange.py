@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ._coders import Coder
-from ._wire import Wire
+from ._wire import Wire, as_bytes
 
 #: A coder for rows [first, last) of the matrix, at a rate (0 for the usual).
 MakeCoder = Callable[[int, int, float], Coder]
@@ -90,7 +90,7 @@ class Exchange:
         ranks, rows = self.wire.ranks, values[0].shape[0]
         bounds = [rows * at // ranks for at in range(ranks + 1)]
         spans = list(zip(bounds, bounds[1:]))
-        part = lambda x, span: None if x is None else x[span[0] : span[1]]  # noqa: E731
+        shapes = [torch.Size((last - first, values[0].shape[1])) for first, last in spans]
         parts, first_bytes = [], 0
         for rank, own in zip(self.wire.local, values):
             meant = self.feedback.meant(f"g{rank}", own, scale)
@@ -98,28 +98,25 @@ class Exchange:
             for owner, span in enumerate(spans):
                 coder = self._coder(f"g{rank}to{owner}", *span)
                 payloads.append(coder.encode(meant[span[0] : span[1]]))
-                decoded.append(coder.decode(payloads[-1], torch.Size((span[1] - span[0], own.shape[1]))))
+                decoded.append(coder.decode(payloads[-1], shapes[owner]))
             self.feedback.remember(f"g{rank}", meant, torch.cat(decoded), scale)
             first_bytes += sum(payload.numel() for payload in payloads)
             parts.append(payloads)
         sums = []
         for owner, received in self.wire.shuffle(parts).items():
-            span = spans[owner]
-            shape = torch.Size((span[1] - span[0], values[0].shape[1]))
+            span, shape = spans[owner], shapes[owner]
             total = torch.zeros(shape, device=values[0].device)
             for rank, payload in enumerate(received):
                 total = total + self._coder(f"g{rank}to{owner}", *span).decode(payload, shape)
             mean = total / ranks
-            own_scale = part(scale, span)
+            own_scale = None if scale is None else scale[span[0] : span[1]]
             meant = self.feedback.meant(f"s{owner}", mean if own_scale is None else mean * own_scale, own_scale)
             coder = self._coder(f"s{owner}", *span, self.sum_bits)
             sums.append(coder.encode(meant))
             self.feedback.remember(f"s{owner}", meant, coder.decode(sums[-1], shape), own_scale)
         whole, second_bytes = [], 0
         for owner, payload in enumerate(self.wire.gather(sums)):
-            span = spans[owner]
-            shape = torch.Size((span[1] - span[0], values[0].shape[1]))
-            whole.append(self._coder(f"s{owner}", *span, self.sum_bits).decode(payload, shape))
+            whole.append(self._coder(f"s{owner}", *spans[owner], self.sum_bits).decode(payload, shapes[owner]))
             second_bytes += payload.numel()
         mean = torch.cat(whole)
         # Every rank sends its gradient once in shards, and all together the sum once.
@@ -129,8 +126,7 @@ class Exchange:
 
 def plain_mean(wire: Wire, values: list[torch.Tensor]) -> torch.Tensor:
     """The mean of values that go as they are, added in the order of ranks."""
-    received = wire.gather([own.contiguous().reshape(-1).view(torch.uint8) for own in values])
     total = torch.zeros_like(values[0])
-    for payload in received:
+    for payload in wire.gather([as_bytes(own) for own in values]):
         total = total + payload.view(torch.float32).view(values[0].shape)
     return total / wire.ranks

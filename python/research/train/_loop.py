@@ -57,11 +57,6 @@ class Trainer:
         self.at = 0
         (link or wire).agree(f"{run.identity()} {self.corpus.sha256} {self.flat.shapes}")
 
-    def _synchronize(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
     def _gradient(self, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The gradient of one replica at this step, and its loss in bits per byte."""
         run = self.run
@@ -90,12 +85,11 @@ class Trainer:
             if len(wrong):
                 name = self.flat.name_at(int(wrong[0]))
                 said = f"the gradient of replica {rank} is not finite at step {self.at} ({name}, {len(wrong)} values)"
-                help = "a lower optimizer.lr, a longer optimizer.warmup or a smaller optimizer.clip; nothing was sent"
-                raise RunError(f"{said}\nhelp: {help}", said, help)
+                raise RunError.advised(said, "a lower optimizer.lr, a longer optimizer.warmup or a smaller optimizer.clip; nothing was sent")
 
     def step(self) -> dict[str, Any]:
         """One step of all local ranks; what its row says."""
-        began = self._synchronize()
+        began = self.clock.now()
         lr = learning_rate(self.run.optimizer, self.at, self.run.steps)
         self.clock.begin()
         if self.boundaries is not None:
@@ -103,10 +97,10 @@ class Trainer:
         found = [self._gradient(rank) for rank in self.wire.local]
         gradients = [gradient for gradient, _ in found]
         self._refuse_non_finite(gradients)
-        sending = self._synchronize()
+        sending = self.clock.now()
         with torch.no_grad():
             bits = self.method.update(gradients, lr, self.at)
-        ended = self._synchronize()
+        ended = self.clock.now()
         self.at += 1
         activation_bits, gradient_bits = self._boundary_bits()
         loss = float(torch.stack([loss for _, loss in found]).mean())

@@ -323,6 +323,5 @@ class OneBit(Method):
 
 
 def method(run: Run, flat: Flat, wire: Wire, clock: Clock) -> Method:
-    """The method that a run asks for."""
     kinds: dict[str, type[Method]] = {"powersgd": PowerSgd, "1bit-adam": OneBit, "1bit-lamb": OneBit}
     return kinds.get(run.data_parallel.method, Averaged)(run, flat, wire, clock)

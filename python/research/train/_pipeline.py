@@ -12,6 +12,7 @@ import torch
 
 from ._coders import Clock, Coder, Line, Rtn, Timed, Turned, Video
 from ._config import Pipeline
+from ._wire import as_bytes
 
 #: Of the running size of a channel, what a payload leaves as it was.
 KEPT = 0.9
@@ -81,7 +82,6 @@ class Boundary:
         return self._plain_coder(bits)
 
     def _plain_coder(self, bits: float) -> Coder:
-        """A coder of channels as they are."""
         return Line(bits, self.asked.best) if self.asked.codec == "trinity" else Video(self.asked.codec, bits)
 
     def _coders(self) -> dict[str, Coder | None]:
@@ -110,10 +110,9 @@ class Boundary:
                     coder.aim(bits * share)
 
     def pack_activation(self, rows: torch.Tensor) -> torch.Tensor:
-        """What a stage sends of its activations."""
         self.values += rows.numel()
         if self.activation is None:
-            payload = _plain(rows)
+            payload = as_bytes(rows)
         else:
             # Channels have means that stay, far from zero: what is known of them need not be sent.
             mean = self.activation_channels.mean
@@ -141,7 +140,7 @@ class Boundary:
     def pack_gradient(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """What a stage sends back, in one or two parts."""
         if self.gradient is None:
-            payloads = [_plain(rows)]
+            payloads = [as_bytes(rows)]
         else:
             scale = self._scale()
             meant = rows if scale is None else rows / scale
@@ -167,20 +166,16 @@ class Boundary:
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Both sides: what the next stage computes with."""
-        rows = _rows(x)
+        rows = rows_of(x)
         return self.unpack_activation(self.pack_activation(rows), rows.shape).view(x.shape).to(x.dtype)
 
     def backward(self, grad: torch.Tensor) -> torch.Tensor:
-        rows = _rows(grad)
+        rows = rows_of(grad)
         return self.unpack_gradient(self.pack_gradient(rows), rows.shape).view(grad.shape).to(grad.dtype)
 
 
-def _rows(x: torch.Tensor) -> torch.Tensor:
+def rows_of(x: torch.Tensor) -> torch.Tensor:
     return x.detach().reshape(-1, x.shape[-1]).float()
-
-
-def _plain(rows: torch.Tensor) -> torch.Tensor:
-    return rows.contiguous().reshape(-1).view(torch.uint8)
 
 
 class _Cross(torch.autograd.Function):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from ._config import Run
 from ._model import Flat, Llama
-from ._pipeline import Boundaries, Boundary
+from ._pipeline import Boundaries, Boundary, rows_of
 from ._wire import Processes
 
 
@@ -36,7 +36,7 @@ class StageProcess:
     def _gradient_after(self, out: torch.Tensor) -> torch.Tensor:
         """What the next stage says of this one's output, which is sent to it."""
         assert self.after is not None
-        rows = out.detach().reshape(-1, out.shape[-1]).float()
+        rows = rows_of(out)
         payload = self.after.pack_activation(rows)
         # What the next stage will see of it, for what both remember.
         self.after.unpack_activation(payload, rows.shape)
@@ -49,7 +49,7 @@ class StageProcess:
         if self.before is None:
             return
         assert entry.grad is not None
-        rows = entry.grad.reshape(-1, self.flat.width).float()
+        rows = rows_of(entry.grad)
         payloads = self.before.pack_gradient(rows)
         self.before.unpack_gradient(payloads, rows.shape)
         self.link.send(payloads, self.number - 1)

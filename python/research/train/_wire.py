@@ -22,6 +22,11 @@ from trinity import InputError, RunError
 PATIENCE_S = 120
 
 
+def as_bytes(x: torch.Tensor) -> torch.Tensor:
+    """A tensor's values as they lie in memory."""
+    return x.contiguous().reshape(-1).view(torch.uint8)
+
+
 class Wire(Protocol):
     """`local` are the ranks of this process, in order; lists of payloads are in the order of ranks."""
 
@@ -65,23 +70,24 @@ class Processes:
         except RuntimeError as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             said = f"rank {self.rank}: another rank stopped or does not answer ({reason})"
-            help = "see what the other rank said last; the run goes on from its last checkpoint with --resume"
-            raise RunError(f"{said}\nhelp: {help}", said, help) from None
+            raise RunError.advised(said, "see what the other rank said last; the run goes on from its last checkpoint with --resume") from None
 
     def _lengths(self, own: list[int]) -> list[list[int]]:
         mine = torch.tensor(own, dtype=torch.int64)
+        return [one.tolist() for one in self._all(mine)]
+
+    def _all(self, mine: torch.Tensor) -> list[torch.Tensor]:
+        """What every rank has in the place of this."""
         found = [torch.empty_like(mine) for _ in range(self.ranks)]
         self._told(lambda: dist.all_gather(found, mine))
-        return [one.tolist() for one in found]
+        return found
 
     def gather(self, payloads: list[torch.Tensor]) -> list[torch.Tensor]:
         (own,) = payloads
         lengths = [one[0] for one in self._lengths([own.numel()])]
         padded = torch.zeros(max(lengths), dtype=torch.uint8)
         padded[: own.numel()] = own.cpu()
-        found = [torch.empty_like(padded) for _ in range(self.ranks)]
-        self._told(lambda: dist.all_gather(found, padded))
-        return [one[:length].to(own.device) for one, length in zip(found, lengths)]
+        return [one[:length].to(own.device) for one, length in zip(self._all(padded), lengths)]
 
     def shuffle(self, parts: list[list[torch.Tensor]]) -> dict[int, list[torch.Tensor]]:
         (own,) = parts
@@ -115,7 +121,7 @@ class Processes:
     def sums(self, values: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in their order, on each of them."""
         total = torch.zeros_like(values)
-        for payload in self.gather([values.contiguous().reshape(-1).view(torch.uint8)]):
+        for payload in self.gather([as_bytes(values)]):
             total = total + payload.view(values.dtype).view(values.shape)
         return total
 
@@ -125,7 +131,7 @@ class Processes:
         for rank, other in enumerate(self.gather([digest])):
             if not torch.equal(other, digest):
                 said = f"rank {rank} runs something else than rank {self.rank}: another shape, text or setting"
-                raise InputError(f"{said}\nhelp: start all ranks with the same file", said, "start all ranks with the same file")
+                raise InputError.advised(said, "start all ranks with the same file")
 
 
 def connect(replicas: int, stages: int) -> tuple[Wire, Processes | None]:

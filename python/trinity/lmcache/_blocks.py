@@ -124,29 +124,23 @@ class BlockCoder:
         if packed[: len(_MAGIC)] != _MAGIC:
             raise Refused("it is no chunk of this version")
         try:
-            at = start + _DIGEST + 8
-            (count,) = struct.unpack_from("<I", packed, at)
-            stated = list(struct.unpack_from(f"<{min(count, 16)}I", packed, at + 4))
-            at += 4 + 4 * count
-            (bodies,) = struct.unpack_from("<I", packed, at)
-            lengths = struct.unpack_from(f"<{bodies}I", packed, at + 4)
-            at += 4 + 4 * bodies
-            (count,) = struct.unpack_from("<I", packed, at)
-            scales = np.array(struct.unpack_from(f"<{count}f", packed, at + 4), np.float32)
-            at += 4 + 4 * count
+            stated, at = _counted(packed, start + _DIGEST + 8, "I")
+            lengths, at = _counted(packed, at, "I")
+            found_scales, at = _counted(packed, at, "f")
+            scales = np.array(found_scales, np.float32)
         except (struct.error, OverflowError, MemoryError):
             raise Refused("it is cut or damaged") from None
         own_dtype = packed[start + _DIGEST : start + _DIGEST + 8].decode("latin-1").rstrip()
         wanted = [int(side) for side in shape]
         raw = math.prod(wanted) * _arrays.width(dtype)
-        end = at + (sum(lengths) if bodies else raw)
+        end = at + (sum(lengths) if lengths else raw)
         if len(packed) < end or _hash(bytes(packed[start:end])) != packed[len(_MAGIC) : start]:
             raise Refused("its checksum does not hold: it is cut, damaged, or of another shape")
         if packed[start : start + _DIGEST] != _hash(key):
             raise Refused("it is the chunk of another key")
         if (own_dtype, stated) != (dtype, wanted):
             raise Refused(f"it is {own_dtype} of {stated}, and {dtype} of {wanted} is asked for")
-        if not bodies:
+        if not lengths:
             return bytes(packed[at:end])
         sides = _sides(wanted)
         containers = []
@@ -166,6 +160,12 @@ class BlockCoder:
             raise Refused("its matrices are not those of its shape")
         rows = [np.frombuffer(memory, np.uint8) for memory, *_ in decoded]
         return b"".join(one.tobytes() for one in rows) if not scales.size else _layers(dtype, sides, rows, scales)
+
+
+def _counted(packed: bytes, at: int, kind: str) -> tuple[list[Any], int]:
+    """As many numbers as the first one says, and where they end."""
+    (count,) = struct.unpack_from("<I", packed, at)
+    return list(struct.unpack_from(f"<{count}{kind}", packed, at + 4)), at + 4 + 4 * count
 
 
 #: Kinds of values (keys and values), and what each has: layers, tokens, channels.

@@ -25,6 +25,12 @@ def _identity(key: ObjectKey) -> bytes:
     return repr(own).encode()
 
 
+def _name(dtype: torch.dtype) -> str:
+    if dtype not in _NAMES:
+        raise Refused(f"a chunk of {dtype}: expected one of {', '.join(map(str, _NAMES))}")
+    return _NAMES[dtype]
+
+
 def _tensor(one: MemoryObj, what: str) -> torch.Tensor:
     if one.tensor is None:
         raise Refused(f"the {what} has no tensor")
@@ -39,8 +45,7 @@ class TrinitySerializer(Serializer):  # type: ignore[misc]
 
     def serialize(self, src: MemoryObj, dst: MemoryObj, key: ObjectKey) -> int:
         values = _tensor(src, "source")
-        if values.dtype not in _NAMES:
-            raise Refused(f"a chunk of {values.dtype}: expected one of {', '.join(map(str, _NAMES))}")
+        _name(values.dtype)
         try:
             packed = self.coder.pack(values, _identity(key))
         except Refused as error:
@@ -71,9 +76,7 @@ class TrinityDeserializer(Deserializer):  # type: ignore[misc]
         place = _tensor(dst, "destination")
         packed = _tensor(src, "source").view(torch.uint8).flatten().cpu().numpy().tobytes()
         try:
-            if place.dtype not in _NAMES:
-                raise Refused(f"a chunk of {place.dtype}: expected one of {', '.join(map(str, _NAMES))}")
-            values = self.coder.unpack(packed, place.shape, _NAMES[place.dtype], _identity(key))
+            values = self.coder.unpack(packed, place.shape, _name(place.dtype), _identity(key))
         except Refused as error:
             logger.warning("trinity: chunk %s is not served: %s", key.chunk_hash.hex()[:16], error)
             raise

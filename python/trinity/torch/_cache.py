@@ -117,13 +117,10 @@ class CodedLayer(DynamicLayer):
 
     def _coded_on_device(self, pages: torch.Tensor, which: int) -> list[_Room]:
         shape = (pages.shape[1], pages.shape[2])
-        cols = _rooms.columns(pages.shape)
-        if shape[0] * shape[1] % cols:
-            cols = shape[1]
-        if which not in self._rooms or self._rooms[which].values != shape[0] * shape[1]:
-            self._rooms[which] = Rooms(
-                shape[0] * shape[1], self.bits, pages.dtype, pages.device, best=_wire.ON_DEVICE[self.codec], cols=cols
-            )
+        values, cols = shape[0] * shape[1], _rooms.columns(pages.shape)
+        if which not in self._rooms or self._rooms[which].values != values:
+            cols = shape[1] if values % cols else cols
+            self._rooms[which] = Rooms(values, self.bits, pages.dtype, pages.device, best=_wire.ON_DEVICE[self.codec], cols=cols)
         rooms = self._rooms[which]
         rows = pages.reshape(pages.shape[0], -1).contiguous()
         if rooms.is_due:
@@ -162,26 +159,23 @@ class CodedLayer(DynamicLayer):
 
     def _all(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Every page of keys and of values; decoded ones are kept as the budget allows."""
+        kept: list[list[torch.Tensor]] = [[], []] if self._plain is None else [[one] for one in self._plain]
         if self._kept == len(self.pages):
-            return ([self._plain[0]], [self._plain[1]]) if self._plain is not None else ([], [])
-        keys, values = self._decoded(0, self._kept), self._decoded(1, self._kept)
-        if self.budget.take(sum(one.nbytes for one in (*keys, *values))):
-            before = ([], []) if self._plain is None else ([self._plain[0]], [self._plain[1]])
-            self._plain = torch.cat([*before[0], *keys], dim=-2), torch.cat([*before[1], *values], dim=-2)
-            self._kept = len(self.pages)
-            return [self._plain[0]], [self._plain[1]]
-        if self._plain is not None:
-            return [self._plain[0], *keys], [self._plain[1], *values]
-        return keys, values
+            return kept[0], kept[1]
+        found = [self._decoded(which, self._kept) for which in (0, 1)]
+        keys, values = [*kept[0], *found[0]], [*kept[1], *found[1]]
+        if not self.budget.take(sum(one.nbytes for one in (*found[0], *found[1]))):
+            return keys, values
+        self._plain, self._kept = (torch.cat(keys, dim=-2), torch.cat(values, dim=-2)), len(self.pages)
+        return [self._plain[0]], [self._plain[1]]
 
     def _decoded(self, which: int, first: int = 0) -> list[torch.Tensor]:
         """Pages of keys (0) or values (1) from one on, each as attention wants it."""
         coded = [one for page in self.pages[first:] for one in page[which]]
         flat = _decoded(coded) if self._span is None else self._span.decoded(coded, _decoded, self.dtype)
-        heads = self._heads[which]
-        batch = len(self.pages[0][which]) if self.pages else 0
+        heads, batch = self._heads[which], max(self._batch(), 1)
         stacked = []
-        for at in range(0, len(flat), max(batch, 1)):
+        for at in range(0, len(flat), batch):
             rows = [one.reshape(one.shape[0], heads, -1).transpose(0, 1) for one in flat[at : at + batch]]
             stacked.append(torch.stack(rows).to(device=self.device, dtype=self.dtype))
         return stacked
@@ -190,9 +184,8 @@ class CodedLayer(DynamicLayer):
         """Takes new tokens, codes a page where the tail is long enough, and gives all tokens back."""
         if self._span is not None:
             self._span.takes(self, key_states, value_states)
-        old_keys, old_values = self._before_tail()
-        keys = torch.cat([*old_keys, *([self.keys] if self._tail() else []), key_states], dim=-2)
-        values = torch.cat([*old_values, *([self.values] if self._tail() else []), value_states], dim=-2)
+        old_keys, old_values = self._whole()
+        keys, values = torch.cat([*old_keys, key_states], dim=-2), torch.cat([*old_values, value_states], dim=-2)
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         self._heads = (key_states.shape[1], value_states.shape[1])
@@ -205,13 +198,14 @@ class CodedLayer(DynamicLayer):
         self._code_pages()
         return keys, values
 
-    def _before_tail(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """The first tokens and every page, of keys and of values."""
+    def _whole(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The first tokens, every page and the tail, of keys and of values."""
         keys, values = self._all()
-        return (keys, values) if self._first is None else ([self._first[0], *keys], [self._first[1], *values])
+        first = ([], []) if self._first is None else ([self._first[0]], [self._first[1]])
+        tail = ([self.keys], [self.values]) if self._tail() else ([], [])
+        return [*first[0], *keys, *tail[0]], [*first[1], *values, *tail[1]]
 
     def _before(self) -> int:
-        """Tokens before the tail."""
         return len(self.pages) * self.page + (0 if self._first is None else int(self._first[0].shape[-2]))
 
     def _tail(self) -> int:
@@ -233,11 +227,10 @@ class CodedLayer(DynamicLayer):
     def _uncode(self) -> None:
         """Puts the first tokens and every page back into the tail."""
         if self._first is not None:
-            tail = [[self.keys], [self.values]] if self._tail() else [[], []]
-            keys, values = self._before_tail()
+            keys, values = self._whole()
             self.pages, self._first = [], None
             self.rest()
-            self.keys, self.values = torch.cat([*keys, *tail[0]], dim=-2), torch.cat([*values, *tail[1]], dim=-2)
+            self.keys, self.values = torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the last tokens; where they reach into pages, those become tokens again."""
@@ -251,35 +244,27 @@ class CodedLayer(DynamicLayer):
         super().reset()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        self._select(beam_idx.tolist())
-        self._move_first(lambda one: one.index_select(0, beam_idx.to(one.device)))
-        if self._tail():
-            self.keys = self.keys.index_select(0, beam_idx.to(self.keys.device))
-            self.values = self.values.index_select(0, beam_idx.to(self.values.device))
+        self._move(beam_idx.tolist(), lambda one: one.index_select(0, beam_idx.to(one.device)))
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        batch = len(self.pages[0][0]) if self.pages else 0
-        self._select([at for at in range(batch) for _ in range(repeats)])
-        self._move_first(lambda one: one.repeat_interleave(repeats, dim=0))
-        if self._tail():
-            self.keys = self.keys.repeat_interleave(repeats, dim=0)
-            self.values = self.values.repeat_interleave(repeats, dim=0)
+        sequences = [at for at in range(self._batch()) for _ in range(repeats)]
+        self._move(sequences, lambda one: one.repeat_interleave(repeats, dim=0))
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        if self.pages:
-            self._select(torch.arange(len(self.pages[0][0]))[indices.cpu()].tolist())
-        self._move_first(lambda one: one[indices, ...])
-        if self._tail():
-            self.keys = self.keys[indices, ...]
-            self.values = self.values[indices, ...]
+        sequences = torch.arange(self._batch())[indices.cpu()].tolist() if self.pages else []
+        self._move(sequences, lambda one: one[indices, ...])
 
-    def _move_first(self, move: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        if self._first is not None:
-            self._first = move(self._first[0]), move(self._first[1])
+    def _batch(self) -> int:
+        return len(self.pages[0][0]) if self.pages else 0
 
-    def _select(self, sequences: list[int]) -> None:
+    def _move(self, sequences: list[int], move: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Takes these sequences of every page, and what `move` makes of other tokens."""
         self.rest()
         self.pages = [tuple([part[at] for at in sequences] for part in page) for page in self.pages]  # type: ignore[misc]
+        if self._first is not None:
+            self._first = move(self._first[0]), move(self._first[1])
+        if self._tail():
+            self.keys, self.values = move(self.keys), move(self.values)
 
 
 class CodedCache(DynamicCache):
@@ -341,9 +326,8 @@ class CodedCache(DynamicCache):
 
     def rest(self) -> None:
         """Gives all decoded pages up, until the next token asks for them."""
-        for layer in self.layers:
-            if isinstance(layer, CodedLayer):
-                layer.rest()
+        for layer in self._coded_layers():
+            layer.rest()
 
     def decoded_bytes(self) -> int:
         """Bytes of decoded pages that are kept."""
@@ -351,8 +335,11 @@ class CodedCache(DynamicCache):
 
     def coded_bytes(self) -> int:
         """Bytes of all pages of all layers."""
-        return sum(layer.coded_bytes() for layer in self.layers if isinstance(layer, CodedLayer))
+        return sum(layer.coded_bytes() for layer in self._coded_layers())
 
     def plain_bytes(self) -> int:
         """What the tokens of all pages take uncoded."""
-        return sum(layer.plain_bytes() for layer in self.layers if isinstance(layer, CodedLayer))
+        return sum(layer.plain_bytes() for layer in self._coded_layers())
+
+    def _coded_layers(self) -> list[CodedLayer]:
+        return [layer for layer in self.layers if isinstance(layer, CodedLayer)]

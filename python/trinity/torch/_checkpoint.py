@@ -18,7 +18,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.distributed.checkpoint.filesystem import DEFAULT_SUFFIX, FileSystemReader, FileSystemWriter, _StorageInfo
@@ -43,6 +43,7 @@ _HEAD = struct.Struct("<4sBIII")
 _TRIES = 4
 #: A logarithm in single precision keeps no value nearer than that.
 _LEAST_SHARE = 2e-5
+T = TypeVar("T")
 SECOND_MOMENTS = ("*exp_avg_sq*", "*second_moment*")
 
 
@@ -156,6 +157,12 @@ def _said(path: str | os.PathLike[str], does: str, what: str) -> Iterator[None]:
         raise RunError(f"{path} cannot be {does}: {error.strerror or error}: {what}") from None
 
 
+def _done(result: T) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
+
+
 class CheckpointWriter(FileSystemWriter):
     """A ``FileSystemWriter`` of ``torch.distributed.checkpoint`` whose tensors are coded.
 
@@ -213,9 +220,7 @@ class CheckpointWriter(FileSystemWriter):
             stream.flush()
             if self.sync_files:
                 os.fsync(stream.fileno())
-        done: Future[list[WriteResult]] = Future()
-        done.set_result(results)
-        return done
+        return _done(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         with _said(self.path, "written", "the checkpoint has no metadata, and is not to be loaded"):
@@ -245,9 +250,7 @@ class CheckpointReader(FileSystemReader):
                 self._put(item, _checked(data, place), place, planner)
             except (InputError, RunError) as error:
                 raise RunError(f"{path}: `{item.storage_index.fqn}`: {error}") from None
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+        return _done(None)
 
     def _put(self, item: ReadItem, data: bytes, place: _StorageInfo, planner: LoadPlanner) -> None:
         """An item's bytes into what is asked for."""

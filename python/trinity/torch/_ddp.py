@@ -14,9 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import _wire
-from ._plans import Planned
-from ._shards import Shards
+from ._shards import Carrier, carrier
 
 #: A root of a second moment counts as at least this share of the bucket's mean: values that
 #: never had a gradient would else take all bits.
@@ -50,20 +48,14 @@ class DdpHook:
         self.alone = alone
         self.sent_bytes = 0
         self.plain_bytes = 0
-        # What coding lost of a bucket, by its index; and of the sum this rank is in charge of.
-        self._lost: dict[int, torch.Tensor] = {}
-        self._lost_of_sum: dict[int, torch.Tensor] = {}
-        # Plans by bucket and the rank that a shard goes to; of the sum, by bucket and -1.
-        self._planned: dict[tuple[int, int], Planned | None] = {}
         self._worker: ThreadPoolExecutor | None = None
-        # On GPUs: what carries a bucket, by its index, and the stream it is coded on.
-        self._shards: dict[int, Shards] = {}
+        # What carries a bucket, by its index; on GPUs the stream it is coded on.
+        self._shards: dict[int, Carrier] = {}
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     @property
     def plans(self) -> int:
-        on_host = sum(one.chosen for one in self._planned.values() if one is not None)
-        return on_host + sum(one.plans for one in self._shards.values())
+        return sum(one.plans for one in self._shards.values())
 
     def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         buffer, index = bucket.buffer(), bucket.index()
@@ -80,9 +72,7 @@ class DdpHook:
             stream.wait_stream(torch.cuda.current_stream(buffer.device))
             with torch.cuda.stream(stream):
                 buffer.record_stream(stream)
-                on_device = self.codec in _wire.ON_DEVICE
-                exchange = self._exchange_on_device if on_device else self._exchange
-                future.set_result(exchange(index, buffer, self._scales(bucket)))
+                future.set_result(self._exchange(index, buffer, self._scales(bucket)))
             return future
         scales = self._scales(bucket)
         if self._worker is None:
@@ -116,79 +106,16 @@ class DdpHook:
         least = torch.where(mean > 0, _LEAST_SCALE * mean, 1.0)
         return torch.clamp_(roots, min=least)
 
-    def _pack(self, index: int, place: int, x: torch.Tensor) -> torch.Tensor:
-        if (index, place) not in self._planned:
-            self._planned[index, place] = _wire.planner(self.bits, self.codec)
-        return _wire.pack(x, self.bits, self.codec, self._planned[index, place])
-
-    def _compensated(self, kept: dict[int, torch.Tensor], index: int, x: torch.Tensor) -> torch.Tensor:
-        """The values with what was lost of them last time; a bucket that changed its size starts anew."""
-        lost = kept.get(index)
-        return x + lost if self.error_feedback and lost is not None and lost.shape == x.shape else x
-
-    def _remember(self, kept: dict[int, torch.Tensor], index: int, meant: torch.Tensor, sent: torch.Tensor) -> None:
-        lost = meant - sent
-        # A step that overflowed says nothing of what the next one lacks.
-        kept[index] = torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
-
     def _exchange(self, index: int, buffer: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
-        group, ranks = self.group, dist.get_world_size(self.group)
-        values = buffer.detach().to(device="cpu", dtype=torch.float32).reshape(-1)
-        if scales is not None:
-            scales = scales.cpu()
-            values = values / scales
-        length = -(-values.numel() // ranks)
-        padded = torch.zeros(ranks * length)
-        padded[: values.numel()] = values
-        meant = self._compensated(self._lost, index, padded).reshape(ranks, length)
-        size = _wire.capacity(length, self.bits, 4)
-
-        packed = torch.stack([self._pack(index, rank, shard) for rank, shard in enumerate(meant)])
-        shapes = [(length,)] * ranks
-        if self.error_feedback:
-            sent = torch.stack(_wire.unpack_all(list(packed), shapes, torch.float32))
-            self._remember(self._lost, index, meant.reshape(-1), sent.reshape(-1))
-
-        wire = packed.reshape(-1).to(buffer.device) if buffer.is_cuda else packed.reshape(-1)
-        received = torch.empty_like(wire)
-        dist.all_to_all_single(received, wire, group=group)
-        parts = _wire.unpack_all(list(received.cpu().reshape(ranks, size)), shapes, torch.float32)
-        total = torch.zeros(length)
-        for part in parts:
-            total += part
-        total /= ranks
-
-        meant_sum = self._compensated(self._lost_of_sum, index, total)
-        own = self._pack(index, -1, meant_sum)
-        if self.error_feedback:
-            self._remember(self._lost_of_sum, index, meant_sum, _wire.unpack(own, (length,), torch.float32))
-        own = own.to(buffer.device) if buffer.is_cuda else own
-        gathered = torch.empty(ranks * size, dtype=torch.uint8, device=own.device)
-        dist.all_gather_into_tensor(gathered, own, group=group)
-        sums = _wire.unpack_all(list(gathered.cpu().reshape(ranks, size)), shapes, torch.float32)
-
-        self.sent_bytes += 2 * (ranks - 1) * size
-        self.plain_bytes += 2 * (ranks - 1) * length * buffer.element_size()
-        whole = torch.cat(sums)[: values.numel()]
-        if scales is not None:
-            whole = whole * scales
-        return whole.to(device=buffer.device, dtype=buffer.dtype).reshape(buffer.shape)
-
-
-    def _exchange_on_device(self, index: int, buffer: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
-        """As `_exchange`, on the buffer's device: queued, and not waited for."""
+        """The mean over ranks; on the buffer's device, where it has kernels: queued then, and not waited for."""
         ranks = dist.get_world_size(self.group)
-        values = buffer.detach().to(torch.float32).reshape(-1)
+        length = -(-buffer.numel() // ranks)
+        options = {"error_feedback": self.error_feedback, "group": self.group}
+        self._shards[index] = shards = carrier(self._shards.get(index), length, self.bits, self.codec, buffer.device, **options)
+        values = buffer.detach().to(device=shards.where, dtype=torch.float32).reshape(-1)
         if scales is not None:
+            scales = scales.to(shards.where)
             values = values / scales
-        length = -(-values.numel() // ranks)
-        shards = self._shards.get(index)
-        # A bucket that changed its size starts anew.
-        if shards is None or shards.length != length:
-            shards = Shards(
-                length, self.bits, self.codec, buffer.device, error_feedback=self.error_feedback, group=self.group
-            )
-            self._shards[index] = shards
         short = ranks * length - values.numel()
         rows = (torch.nn.functional.pad(values, (0, short)) if short else values).reshape(ranks, length)
         total = shards.scattered(rows)
@@ -198,7 +125,7 @@ class DdpHook:
         if scales is not None:
             # What was decoded is nobody else's.
             whole = whole.mul_(scales)
-        return whole.to(buffer.dtype).reshape(buffer.shape)
+        return whole.to(device=buffer.device, dtype=buffer.dtype).reshape(buffer.shape)
 
 
 def ddp_hook(

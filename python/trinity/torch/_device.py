@@ -8,12 +8,10 @@ import torch
 
 from .. import _core
 from .._errors import InputError, RunError
-from ._rooms import device_of, dtype_name
+from ._rooms import LEAST_VALUES_PER_BYTE, device_of, dtype_name
 
 #: Bits per value that a tile may take before it is a fault, unless told otherwise.
 _ROOM_BITS = 16.0
-#: Fewer values per byte than any stream may claim to have.
-_LEAST_VALUES_PER_BYTE = 256
 #: Where a stream may begin in memory, so that any word of it is whole.
 _ALIGNED_BYTES = 16
 
@@ -29,6 +27,12 @@ def _matrix(shape: torch.Size) -> tuple[int, int]:
     return 1, values
 
 
+def _refuse(faults: Sequence[tuple[int, str]], done: str) -> None:
+    if faults:
+        tile, why = faults[0]
+        raise RunError(f"{len(faults)} tiles could not be {done}; tile {tile}: {why}")
+
+
 class DeviceEncoded:
     """A tensor as coded bytes on its device.
 
@@ -39,10 +43,7 @@ class DeviceEncoded:
     def __init__(
         self, codec: DeviceCodec, data: torch.Tensor, length: torch.Tensor, workspace: torch.Tensor, count: int = 1
     ) -> None:
-        self.codec = codec
-        self.data = data
-        self._length = length
-        self._workspace = workspace
+        self.codec, self.data, self._length, self._workspace = codec, data, length, workspace
         # Tensors that were coded together.
         self._count = count
 
@@ -50,9 +51,7 @@ class DeviceEncoded:
         """Raises where a tile did not fit the room it was given, of any tensor that was coded together with this one; waits for the device."""
         stream = torch.cuda.current_stream(self.data.device).cuda_stream
         faults = self.codec._encoder.faults(self._workspace.data_ptr(), stream, self._count)
-        if faults:
-            tile, why = faults[0]
-            raise RunError(f"{len(faults)} tiles could not be coded; tile {tile}: {why}")
+        _refuse(faults, "coded")
 
     @property
     def nbytes(self) -> int:
@@ -106,11 +105,7 @@ class DeviceCodec:
         tile_values: int | None = None,
     ) -> None:
         if not example.is_cuda:
-            raise InputError(
-                f"the tensor is on {example.device}\nhelp: trinity.encode codes tensors on the CPU",
-                f"the tensor is on {example.device}",
-                "trinity.encode codes tensors on the CPU",
-            )
+            raise InputError.advised(f"the tensor is on {example.device}", "trinity.encode codes tensors on the CPU")
         self.shape, self.dtype, self.device = example.shape, example.dtype, example.device
         name = dtype_name(example.dtype)
         rows, cols = _matrix(example.shape)
@@ -122,7 +117,7 @@ class DeviceCodec:
             plan = _core.line_plan(host.numpy(), rows, cols, float(bits), best, tile_values)
         #: The plan, as the bytes that every stream begins with, and zeros behind:
         #: who reads a head wants to see that a stream of its size can follow.
-        self.plan: bytes = plan + bytes(rows * cols // _LEAST_VALUES_PER_BYTE)
+        self.plan: bytes = plan + bytes(rows * cols // LEAST_VALUES_PER_BYTE)
         planned_rows, planned_cols, step, _ = _core.line_plan_info(self.plan)
         if planned_rows * planned_cols != rows * cols:
             raise InputError(
@@ -171,10 +166,8 @@ class DeviceCodec:
             [x.data_ptr() for x in values], [first + at * bound for at in range(count)],
             lengths.data_ptr(), workspace.data_ptr(), self._stream(),
         )  # fmt: skip
-        return [
-            DeviceEncoded(self, data[at * bound : (at + 1) * bound], lengths[at : at + 1], workspace, count)
-            for at in range(count)
-        ]
+        parts = zip(data.split(bound), lengths.split(1))
+        return [DeviceEncoded(self, part, length, workspace, count) for part, length in parts]
 
     def _source(self, coded: DeviceEncoded | torch.Tensor) -> torch.Tensor:
         source = coded.data if isinstance(coded, DeviceEncoded) else coded.contiguous()
@@ -217,7 +210,5 @@ class DeviceCodec:
         )  # fmt: skip
         if check:
             faults = self._decoder.faults(workspace.data_ptr(), self._stream(), count)
-            if faults:
-                tile, why = faults[0]
-                raise RunError(f"{len(faults)} tiles could not be decoded; tile {tile}: {why}")
+            _refuse(faults, "decoded")
         return list(out)

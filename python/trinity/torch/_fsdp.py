@@ -15,9 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .._errors import InputError
-from . import _wire
-from ._plans import Planned
-from ._shards import Shards
+from ._shards import Carrier, carrier
 
 
 class CodedReduceScatter:
@@ -29,19 +27,12 @@ class CodedReduceScatter:
         self.codec = codec
         self.sent_bytes = 0
         self.plain_bytes = 0
-        self._lost: torch.Tensor | None = None
-        self._planned: dict[int, Planned | None] = {}
-        self._shards: Shards | None = None
+        self._shards: Carrier | None = None
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
-
-    def _pack(self, rank: int, shard: torch.Tensor) -> torch.Tensor:
-        if rank not in self._planned:
-            self._planned[rank] = _wire.planner(self.bits, self.codec)
-        return _wire.pack(shard, self.bits, self.codec, self._planned[rank])
 
     def __call__(
         self,
@@ -53,43 +44,13 @@ class CodedReduceScatter:
     ) -> None:
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             raise InputError(f"a coded reduce-scatter sums or averages, and {op} was asked for")
-        if input_tensor.is_cuda and self.codec in _wire.ON_DEVICE:
-            self._on_device(output_tensor, input_tensor, group, op == dist.ReduceOp.AVG)
-            return
         ranks, length = dist.get_world_size(group), output_tensor.numel()
-        meant = input_tensor.detach().to(device="cpu", dtype=torch.float32).reshape(ranks, length)
-        if self.error_feedback and self._lost is not None and self._lost.shape == meant.shape:
-            meant = meant + self._lost
-        packed = torch.stack([self._pack(rank, shard) for rank, shard in enumerate(meant)])
-        shapes = [(length,)] * ranks
-        if self.error_feedback:
-            lost = meant - torch.stack(_wire.unpack_all(list(packed), shapes, torch.float32))
-            # A step that overflowed says nothing of what the next one lacks.
-            self._lost = torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
-        wire = packed.reshape(-1).to(input_tensor.device)
-        received = torch.empty_like(wire)
-        dist.all_to_all_single(received, wire, group=group)
-        total = torch.zeros(length)
-        for part in _wire.unpack_all(list(received.cpu().reshape(ranks, -1)), shapes, torch.float32):
-            total += part
-        if op == dist.ReduceOp.AVG:
-            total /= ranks
-        output_tensor.copy_(total.reshape(output_tensor.shape))
-        self.sent_bytes += (ranks - 1) * packed.shape[1]
+        options = {"error_feedback": self.error_feedback, "group": group}
+        self._shards = shards = carrier(self._shards, length, self.bits, self.codec, input_tensor.device, **options)
+        total = shards.scattered(input_tensor.detach().to(device=shards.where, dtype=torch.float32).reshape(ranks, length))
+        output_tensor.copy_((total / ranks if op == dist.ReduceOp.AVG else total).reshape(output_tensor.shape))
+        self.sent_bytes += (ranks - 1) * shards.bytes
         self.plain_bytes += (ranks - 1) * length * input_tensor.element_size()
-
-
-    def _on_device(self, output: torch.Tensor, given: torch.Tensor, group: dist.ProcessGroup, mean: bool) -> None:
-        """The same on the device of the gradients, on the stream that asks: queued, and not waited for."""
-        ranks, length = dist.get_world_size(group), output.numel()
-        if self._shards is None or (self._shards.length, self._shards.ranks) != (length, ranks):
-            self._shards = Shards(
-                length, self.bits, self.codec, given.device, error_feedback=self.error_feedback, group=group
-            )
-        total = self._shards.scattered(given.detach().to(torch.float32).reshape(ranks, length))
-        output.copy_((total / ranks if mean else total).reshape(output.shape))
-        self.sent_bytes += (ranks - 1) * self._shards.bytes
-        self.plain_bytes += (ranks - 1) * length * given.element_size()
 
 
 def fsdp_(
@@ -115,8 +76,7 @@ def fsdp_(
         raise InputError(f"PyTorch {torch.__version__} gives sharded modules no reduce-scatter of their own; later ones do")
     sharded: list[Any] = [module for module in model.modules() if isinstance(module, kind)]
     if not sharded:
-        help = "call fully_shard(model) first"
-        raise InputError(f"no module is sharded\nhelp: {help}", "no module is sharded", help)
+        raise InputError.advised("no module is sharded", "call fully_shard(model) first")
     placed = [CodedReduceScatter(bits, error_feedback, codec) for _ in sharded]
     for module, comm in zip(sharded, placed):
         module.set_custom_reduce_scatter(comm)

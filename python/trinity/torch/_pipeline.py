@@ -6,6 +6,8 @@ the first codec lost is coded by a second one, Comp(G) + Comp(G − Comp(G)).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from .. import _coded
 from .._errors import InputError
 from . import _wire
 from ._rooms import Rooms, columns, padded
+from ._shards import wire_of
 
 #: The second codec of residual compensation, on what the first one lost.
 _COMPENSATION = "rtn-128g"
@@ -27,7 +30,6 @@ _rooms: dict[tuple[Any, ...], Rooms] = {}
 
 
 def _rooms_of(place: Any, kind: tuple[torch.Size, torch.dtype, torch.device], bits: float, codec: str) -> Rooms:
-    """What codes tensors of one place and kind."""
     shape, dtype, device = kind
     key = (place, codec, bits, shape, dtype, device)
     if key not in _rooms:
@@ -37,11 +39,7 @@ def _rooms_of(place: Any, kind: tuple[torch.Size, torch.dtype, torch.device], bi
 
 
 def _flat(rooms: Rooms, x: torch.Tensor) -> torch.Tensor:
-    """A tensor as the row that rooms take."""
-    flat = x.detach().reshape(1, -1)
-    if rooms.values != x.numel():
-        flat = torch.nn.functional.pad(flat, (0, rooms.values - x.numel()))
-    return flat.contiguous()
+    return rooms.whole(x.detach().reshape(1, -1))
 
 
 def _through_device(x: torch.Tensor, bits: float, codec: str, place: str) -> torch.Tensor:
@@ -112,23 +110,29 @@ def boundary(
     return out
 
 
-def _send_coded(x: torch.Tensor, bits: float | None, codec: str, to: int, group: Any) -> None:
-    target: tuple[str, float] = ("lossless", 0.0) if bits is None else ("bits", float(bits))
-    asked = _coded._asked(None if bits is None else codec, target, measure=False)
-    (coded,) = _coded._encode(["boundary"], [x], None, asked, False)
-    payload = torch.frombuffer(bytearray(coded.bytes), dtype=torch.uint8)
-    device = x.device if x.is_cuda and dist.get_backend(group) == "nccl" else torch.device("cpu")
-    dist.send(torch.tensor([payload.numel()], device=device), to, group=group)
-    dist.send(payload.to(device), to, group=group)
+def _send_bytes(data: bytes, to: int, wire: torch.device, group: Any) -> None:
+    payload = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(wire)
+    dist.send(torch.tensor([payload.numel()], device=wire), to, group=group)
+    dist.send(payload, to, group=group)
 
 
-def _recv_coded(source: int, device: torch.device, group: Any) -> torch.Tensor:
-    wire = device if dist.get_backend(group) == "nccl" else torch.device("cpu")
+def _recv_bytes(source: int, wire: torch.device, group: Any) -> bytes:
     length = torch.zeros(1, dtype=torch.int64, device=wire)
     dist.recv(length, source, group=group)
     payload = torch.empty(int(length), dtype=torch.uint8, device=wire)
     dist.recv(payload, source, group=group)
-    coded = _coded.Encoded(payload.cpu().numpy().tobytes(), "torch")
+    return payload.cpu().numpy().tobytes()
+
+
+def _send_coded(x: torch.Tensor, bits: float | None, codec: str, to: int, group: Any) -> None:
+    target: tuple[str, float] = ("lossless", 0.0) if bits is None else ("bits", float(bits))
+    asked = _coded._asked(None if bits is None else codec, target, measure=False)
+    (coded,) = _coded._encode(["boundary"], [x], None, asked, False)
+    _send_bytes(coded.bytes, to, wire_of(x.device, group), group)
+
+
+def _recv_coded(source: int, device: torch.device, group: Any) -> torch.Tensor:
+    coded = _coded.Encoded(_recv_bytes(source, wire_of(device, group), group), "torch")
     decoded: torch.Tensor = coded.decode()
     return decoded.to(device)
 
@@ -143,14 +147,11 @@ class _Room:
 
     def __init__(self, peer: int, group: Any, codec: str, kind: tuple[torch.Size, torch.dtype, torch.device]) -> None:
         if codec not in _wire.ON_DEVICE:
-            names = ", ".join(_wire.ON_DEVICE)
-            raise InputError(f"{codec} has no kernels that fill rooms\nhelp: {names} have", f"{codec} has no kernels that fill rooms", f"{names} have")
+            raise InputError.advised(f"{codec} has no kernels that fill rooms", f"{', '.join(_wire.ON_DEVICE)} have")
         if kind[2].type != "cuda" or kind[1] not in _FORMATS:
             raise InputError(f"rooms are for f32, bf16 and f16 on a GPU, and this is {kind[1]} on {kind[2]}")
         self.peer, self.group, self.codec, self.kind = peer, group, codec, kind
-
-    def _wire(self) -> torch.device:
-        return self.kind[2] if dist.get_backend(self.group) == "nccl" else torch.device("cpu")
+        self.wire = wire_of(kind[2], group)
 
     def _rooms(self, way: str, at: int, bits: float) -> Rooms:
         return _rooms_of((way, at, self.peer, id(self.group)), self.kind, bits, self.codec)
@@ -162,11 +163,9 @@ class _Room:
             if rooms.is_due:
                 plan = rooms.choose(flat)
                 rooms.adopt(plan)
-                payload = torch.frombuffer(bytearray(plan), dtype=torch.uint8).to(self._wire())
-                dist.send(torch.tensor([payload.numel()], device=self._wire()), self.peer, group=self.group)
-                dist.send(payload, self.peer, group=self.group)
+                _send_bytes(plan, self.peer, self.wire, self.group)
             packed = rooms.pack(flat)
-            dist.send(packed.to(self._wire()), self.peer, group=self.group)
+            dist.send(packed.to(self.wire), self.peer, group=self.group)
             if at == 0 and residual:
                 x = x.detach() - rooms.unpack(packed)[0, : x.numel()].reshape(x.shape)
 
@@ -176,13 +175,9 @@ class _Room:
         for at, rate in enumerate(_rates(bits, residual)):
             rooms = self._rooms("from", at, rate)
             if rooms.is_due:
-                length = torch.zeros(1, dtype=torch.int64, device=self._wire())
-                dist.recv(length, self.peer, group=self.group)
-                payload = torch.empty(int(length), dtype=torch.uint8, device=self._wire())
-                dist.recv(payload, self.peer, group=self.group)
-                rooms.adopt(payload.cpu().numpy().tobytes())
+                rooms.adopt(_recv_bytes(self.peer, self.wire, self.group))
             rooms.uses += 1
-            packed = torch.empty(1, rooms.bytes, dtype=torch.uint8, device=self._wire())
+            packed = torch.empty(1, rooms.bytes, dtype=torch.uint8, device=self.wire)
             dist.recv(packed, self.peer, group=self.group)
             decoded = rooms.unpack(packed.to(device))[0, : shape.numel()].reshape(shape)
             total = decoded if total is None else total + decoded
@@ -190,53 +185,33 @@ class _Room:
         return total
 
 
-class _SendRoom(torch.autograd.Function):
+class _Sent(torch.autograd.Function):
+    """An activation that is given away; its gradient is the receiver's."""
+
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, room: _Room, bits: float, grad_bits: float, residual: bool) -> torch.Tensor:  # type: ignore[override]
-        ctx.room, ctx.grad_bits, ctx.residual = room, grad_bits, residual
-        room.send(x, bits, False)
+    def forward(ctx: Any, x: torch.Tensor, give: Callable[[torch.Tensor], None], take: Callable[[], torch.Tensor]) -> torch.Tensor:  # type: ignore[override]
+        ctx.take = take
+        give(x)
+        # Something to call `backward` on.
         return x.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
-        return ctx.room.recv(ctx.grad_bits, ctx.residual), None, None, None, None
+        return ctx.take(), None, None
 
 
-class _RecvRoom(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, room: _Room, bits: float, grad_bits: float, residual: bool) -> torch.Tensor:  # type: ignore[override]
-        ctx.room, ctx.grad_bits, ctx.residual = room, grad_bits, residual
-        return room.recv(bits, False)
+class _Received(torch.autograd.Function):
+    """An activation that is taken; its gradient is given back."""
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
-        ctx.room.send(grad, ctx.grad_bits, ctx.residual)
-        return None, None, None, None, None
-
-
-class _Send(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, bits: float | None, codec: str, to: int, group: Any) -> torch.Tensor:  # type: ignore[override]
-        ctx.to, ctx.group, ctx.device = to, group, x.device
-        _send_coded(x, bits, codec, to, group)
-        # Something to call `backward` on: its gradient is the receiver's.
-        return x.new_zeros(())
+    def forward(ctx: Any, anchor: torch.Tensor, take: Callable[[], torch.Tensor], give: Callable[[torch.Tensor], None]) -> torch.Tensor:  # type: ignore[override]
+        ctx.give = give
+        return take()
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
-        return _recv_coded(ctx.to, ctx.device, ctx.group), None, None, None, None
-
-
-class _Recv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, grad_bits: float | None, codec: str, source: int, group: Any) -> torch.Tensor:  # type: ignore[override]
-        ctx.source, ctx.group, ctx.grad_bits, ctx.codec = source, group, grad_bits, codec
-        return _recv_coded(source, anchor.device, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:  # type: ignore[override]
-        _send_coded(grad, ctx.grad_bits, ctx.codec, ctx.source, ctx.group)
-        return None, None, None, None, None
+        ctx.give(grad)
+        return None, None, None
 
 
 def send(
@@ -262,9 +237,12 @@ def send(
         if bits is None:
             raise InputError("a room has a rate: give bits")
         room = _Room(to, group, codec, (x.shape, x.dtype, x.device))
-        queued: torch.Tensor = _SendRoom.apply(x, room, bits, grad_bits, residual)  # type: ignore[no-untyped-call]
-        return queued
-    out: torch.Tensor = _Send.apply(x, bits, codec, to, group)  # type: ignore[no-untyped-call]
+        give = functools.partial(room.send, bits=bits, residual=False)
+        take = functools.partial(room.recv, grad_bits, residual)
+    else:
+        give = functools.partial(_send_coded, bits=bits, codec=codec, to=to, group=group)
+        take = functools.partial(_recv_coded, to, x.device, group)
+    out: torch.Tensor = _Sent.apply(x, give, take)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -289,8 +267,11 @@ def recv(
             raise InputError("a room has a rate: give grad_bits")
         room = _Room(source, group, codec, (like.shape, like.dtype, like.device))
         anchor = torch.zeros((), device=like.device, dtype=like.dtype, requires_grad=True)
-        taken: torch.Tensor = _RecvRoom.apply(anchor, room, bits, grad_bits, residual)  # type: ignore[no-untyped-call]
-        return taken
-    anchor = torch.zeros((), device=device, requires_grad=True)
-    out: torch.Tensor = _Recv.apply(anchor, grad_bits, _compensated(codec, residual), source, group)  # type: ignore[no-untyped-call]
+        take = functools.partial(room.recv, bits, False)
+        give = functools.partial(room.send, bits=grad_bits, residual=residual)
+    else:
+        anchor = torch.zeros((), device=device, requires_grad=True)
+        take = functools.partial(_recv_coded, source, anchor.device, group)
+        give = functools.partial(_send_coded, bits=grad_bits, codec=_compensated(codec, residual), to=source, group=group)
+    out: torch.Tensor = _Received.apply(anchor, take, give)  # type: ignore[no-untyped-call]
     return out

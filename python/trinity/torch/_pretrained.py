@@ -43,21 +43,13 @@ _KNOWN = {"quant_method", "file", "decode", "bits_per_value", "nmse", "bytes", "
 VERSION = 1
 
 
-def _complain(message: str, help: str) -> InputError:
-    return InputError(f"{message}\nhelp: {help}", message, help)
-
-
-def _failed(message: str, help: str) -> RunError:
-    return RunError(f"{message}\nhelp: {help}", message, help)
-
-
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     """What the system says of a full disk, as a sentence."""
     try:
         yield
     except OSError as error:
-        raise _failed(f"{folder} cannot be written: {error.strerror or error}", "the folder is not whole: make room, and save it again") from None
+        raise RunError.advised(f"{folder} cannot be written: {error.strerror or error}", "the folder is not whole: make room, and save it again") from None
 
 
 def _digest(weights: Path) -> str:
@@ -98,20 +90,20 @@ def _fitted(weights: Path, state: dict[str, torch.Tensor], model: Any) -> dict[s
     names = {name: found for name in state for found in (name, base + name, name.removeprefix(base)) if found in own}
     missing = sorted(own.keys() - set(names.values()) - set(getattr(model, "all_tied_weights_keys", {}) or {}))
     if missing:
-        raise _complain(f"{weights} has no `{missing[0]}`", "it is of another model, or of another class of it")
+        raise InputError.advised(f"{weights} has no `{missing[0]}`", "it is of another model, or of another class of it")
     ignored = [re.compile(one) for one in getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ()]
     for name in state.keys() - names.keys():
         if not (with_head and not name.startswith(base)) and not any(one.search(name) for one in ignored):
-            raise _complain(f"{weights} has `{name}`, which {type(model).__name__} has not", "it is of another model, or of another class of it")
+            raise InputError.advised(f"{weights} has `{name}`, which {type(model).__name__} has not", "it is of another model, or of another class of it")
     kind = type(model).__name__
     for name, wanted in names.items():
         one, its = state[name], own[wanted]
         if one.shape != its.shape:
-            raise _complain(f"{weights}: `{name}` is {tuple(one.shape)}, and that of {kind} is {tuple(its.shape)}", "it is of another model")
+            raise InputError.advised(f"{weights}: `{name}` is {tuple(one.shape)}, and that of {kind} is {tuple(its.shape)}", "it is of another model")
         if one.is_floating_point() != its.is_floating_point():
-            raise _complain(f"{weights}: `{name}` is {one.dtype}, and that of {kind} is {its.dtype}", "its values are of another kind")
+            raise InputError.advised(f"{weights}: `{name}` is {one.dtype}, and that of {kind} is {its.dtype}", "its values are of another kind")
         if its.is_floating_point() and torch.finfo(its.dtype).max < torch.finfo(one.dtype).max and bool((one.abs() > torch.finfo(its.dtype).max).any()):
-            raise _complain(f"{weights}: `{name}` has values that {its.dtype} does not hold", "ask for another dtype")
+            raise InputError.advised(f"{weights}: `{name}` has values that {its.dtype} does not hold", "ask for another dtype")
     return names
 
 
@@ -133,7 +125,7 @@ def save_pretrained(
     Returns the summary of `trinity.save`.
     """
     if not hasattr(model, "config") or not hasattr(model.config, "save_pretrained"):
-        raise _complain(
+        raise InputError.advised(
             f"{type(model).__name__} is no model of transformers: it has no config", "trinity.torch.save_state_dict saves any module"
         )
     target = Path(os.fspath(folder))
@@ -172,13 +164,13 @@ def _classes() -> tuple[type, type]:
         def __init__(self, decode: str = "load", file: str = WEIGHTS, version: int = VERSION, **stated: Any) -> None:
             unknown = sorted(stated.keys() - _KNOWN)
             if unknown:
-                raise _complain(f"quantization_config has the key `{unknown[0]}`, which this version does not know", "load it with the trinity that wrote it")
+                raise InputError.advised(f"quantization_config has the key `{unknown[0]}`, which this version does not know", "load it with the trinity that wrote it")
             if version != VERSION:
-                raise _complain(f"the folder is of version {version!r} and this trinity reads {VERSION}", "load it with the trinity that wrote it")
+                raise InputError.advised(f"the folder is of version {version!r} and this trinity reads {VERSION}", "load it with the trinity that wrote it")
             if decode not in ("load", "use"):
-                raise _complain(f"decode is `{decode}`", "it is load or use")
+                raise InputError.advised(f"decode is `{decode}`", "it is load or use")
             if not isinstance(file, str) or not file or Path(file).name != file:
-                raise _complain(f"the file of the weights is {file!r}, and no name of one in the folder", "a folder holds its own weights")
+                raise InputError.advised(f"the file of the weights is {file!r}, and no name of one in the folder", "a folder holds its own weights")
             self.quant_method = METHOD
             self.decode, self.file, self.version = decode, file, version
             self.stated = {key: value for key, value in stated.items() if key != "quant_method"}
@@ -207,7 +199,7 @@ def _classes() -> tuple[type, type]:
             #: The model's names of what is in the file.
             self._names: dict[str, str] = {}
             if not self.pre_quantized:
-                raise _complain(
+                raise InputError.advised(
                     "from_pretrained reads models that are coded already", "load the model and call trinity.torch.save_pretrained, or compress_"
                 )
 
@@ -215,12 +207,12 @@ def _classes() -> tuple[type, type]:
             folder = Path(checkpoint_files[0]).parent
             self._weights = folder / self.quantization_config.file  # type: ignore[attr-defined]
             if not self._weights.is_file():
-                raise _complain(f"{folder} has no {self.quantization_config.file}", "copy the whole folder; transformers' cache has it beside config.json")  # type: ignore[attr-defined]
+                raise InputError.advised(f"{folder} has no {self.quantization_config.file}", "copy the whole folder; transformers' cache has it beside config.json")  # type: ignore[attr-defined]
             state = _weights.load_state_dict(self._weights)
             self._names = _fitted(self._weights, state, model)
             saved_with = _saved_with(checkpoint_files[0])
             if saved_with not in (None, _digest(self._weights)):
-                raise _complain(f"{self._weights} is not the file that this folder was saved with", "copy the whole folder, or save it again")
+                raise InputError.advised(f"{self._weights} is not the file that this folder was saved with", "copy the whole folder, or save it again")
             # The loader of transformers has the rest: number formats, devices, ties.
             self._decoded = tempfile.TemporaryDirectory(prefix="trinity-")
             plain = os.path.join(self._decoded.name, "model.safetensors")
@@ -229,7 +221,7 @@ def _classes() -> tuple[type, type]:
             except (OSError, SafetensorError) as error:
                 self._decoded.cleanup()
                 where = os.path.dirname(self._decoded.name)
-                raise _failed(f"{where} has no room for the decoded weights: {error}", "make room there, or set TMPDIR to a folder that has it") from None
+                raise RunError.advised(f"{where} has no room for the decoded weights: {error}", "make room there, or set TMPDIR to a folder that has it") from None
             checkpoint_files[:] = [plain]
             return model
 

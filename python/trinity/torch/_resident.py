@@ -30,7 +30,28 @@ _CAREFUL = 0.9
 _LENGTH_BYTES = 8
 
 
-class Resident:
+class OnUse:
+    """A parameter that is decoded when it is asked for, and forgotten with the last who holds it."""
+
+    _alive: weakref.ref[torch.Tensor] | None = None
+
+    def decode(self) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _decoded(self, like: torch.Tensor) -> torch.Tensor:
+        """The parameter, for what lies where ``like`` does."""
+        return self.decode()
+
+    def tensor(self, like: torch.Tensor) -> torch.Tensor:
+        held = None if self._alive is None else self._alive()
+        if held is not None and held.dtype == like.dtype and held.device == like.device:
+            return held
+        decoded = self._decoded(like).to(device=like.device, dtype=like.dtype)
+        self._alive = weakref.ref(decoded)
+        return decoded
+
+
+class Resident(OnUse):
     """A coded weight in the memory of its GPU, decoded there on the current stream."""
 
     def __init__(self, weight: torch.Tensor, bits: float, codec: str) -> None:
@@ -42,9 +63,7 @@ class Resident:
             _rooms.padded(values.shape[1], cols), bits, weight.dtype, weight.device,
             best=_wire.ON_DEVICE[codec], cols=cols, trellis=True,
         )  # fmt: skip
-        short = self._rooms.values - values.shape[1]
-        self._room = self._filled(torch.nn.functional.pad(values, (0, short)) if short else values)
-        self._alive: weakref.ref[torch.Tensor] | None = None
+        self._room = self._filled(self._rooms.whole(values))
 
     def _filled(self, row: torch.Tensor) -> torch.Tensor:
         """The room of a weight, coded as finely as fits; one that says so where a value is not finite."""
@@ -68,7 +87,6 @@ class Resident:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
         return self._room.numel()
 
     def decode(self) -> torch.Tensor:
@@ -76,23 +94,11 @@ class Resident:
         row = self._rooms.unpack(self._room)
         return row[0, : self.shape.numel()].reshape(self.shape)
 
-    def tensor(self, like: torch.Tensor) -> torch.Tensor:
-        held = None if self._alive is None else self._alive()
-        if held is not None and held.dtype == like.dtype and held.device == like.device:
-            return held
-        decoded = self.decode().to(device=like.device, dtype=like.dtype)
-        self._alive = weakref.ref(decoded)
-        return decoded
-
 
 def _used(room: torch.Tensor) -> int:
     """Bytes of a room that count; none where there is no stream. Waits for the device."""
     length = int(room[0, :_LENGTH_BYTES].view(torch.int64))
     return 0 if length < 0 else _core.ROOM_HEAD_BYTES + length
-
-
-def _refused(what: str, help: str) -> InputError:
-    return InputError(f"{what}\nhelp: {help}", what, help)
 
 
 def _stand_in(at: int, tensor: torch.Tensor) -> Any:
@@ -131,9 +137,9 @@ def resident(
         if why is not None:
             skipped[name] = why
         elif not tensor.is_cuda:
-            raise _refused(f"`{name}` is on {tensor.device}, where nothing codes it", "move the model to a GPU, or leave out where=")
+            raise InputError.advised(f"`{name}` is on {tensor.device}, where nothing codes it", "move the model to a GPU, or leave out where=")
         elif codec not in _wire.ON_DEVICE or target != "bits":
-            raise _refused(f"`{name}`: no GPU has kernels for {codec}", f"codec= one of {', '.join(_wire.ON_DEVICE)}")
+            raise InputError.advised(f"`{name}`: no GPU has kernels for {codec}", f"codec= one of {', '.join(_wire.ON_DEVICE)}")
     coded_names = [(name, part[0], part[2]) for name, part in zip(named, parts) if part[3] is None]
     total = sum(named[name].numel() for name, _, _ in coded_names)
     made: dict[str, Resident] = {}

@@ -36,7 +36,7 @@ _LEAST_MEANS = 0.02
 #: Tiles that share a multiprocessor where others need theirs.
 CROWD = 24
 #: Fewer values per byte than any stream may claim to have.
-_LEAST_VALUES_PER_BYTE = 256
+LEAST_VALUES_PER_BYTE = 256
 _devices: dict[int, Any] = {}
 
 
@@ -67,7 +67,7 @@ class Coder:
     ) -> None:  # fmt: skip
         self.means = means
         # Who reads a head wants to see that a stream of its size can follow.
-        self.plan = plan + bytes(values // _LEAST_VALUES_PER_BYTE)
+        self.plan = plan + bytes(values // LEAST_VALUES_PER_BYTE)
         rows, cols, step, _ = _core.line_plan_info(self.plan)
         if rows * cols != values:
             raise InputError(f"the plan is for {rows} × {cols} values, and these are {values}")
@@ -174,6 +174,11 @@ class Rooms:
         if self._gains is not None:
             self._gains.fill_(1.0)
 
+    def whole(self, x: torch.Tensor) -> torch.Tensor:
+        """Tensors, one a row, with as many values as rooms are for: zeros behind those that they have."""
+        short = self.values - x.shape[1]
+        return (torch.nn.functional.pad(x, (0, short)) if short else x).contiguous()
+
     def _check(self, x: torch.Tensor) -> None:
         if x.device != self.device or x.dtype != self.dtype or x.shape[-1] != self.values or not x.is_contiguous():
             raise InputError(
@@ -207,21 +212,17 @@ class Rooms:
         )
         return out
 
-    def unpack(self, packed: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    def unpack(self, packed: torch.Tensor) -> torch.Tensor:
         """Rooms as tensors again, one a row; NaN where a value was not finite. Queued, and not waited for."""
-        return unpack(self.coder, packed, (self.values, self.dtype), out)
+        return unpack(self.coder, packed, (self.values, self.dtype))
 
 
-def unpack(
-    coder: Coder | None, packed: torch.Tensor, kind: tuple[int, torch.dtype], out: torch.Tensor | None = None
-) -> torch.Tensor:
+def unpack(coder: Coder | None, packed: torch.Tensor, kind: tuple[int, torch.dtype]) -> torch.Tensor:
     """Rooms of a coder (of none: plain values) as tensors, one a row."""
     count, (values, dtype) = packed.shape[0], kind
     if coder is None:
-        plain = packed.contiguous().view(dtype).reshape(count, values)
-        return plain if out is None else out.copy_(plain)
-    if out is None:
-        out = torch.empty(count, values, dtype=dtype, device=packed.device)
+        return packed.contiguous().view(dtype).reshape(count, values)
+    out = torch.empty(count, values, dtype=dtype, device=packed.device)
     if packed.data_ptr() % 8 or packed.stride(1) != 1 or packed.stride(0) % 8:
         packed = packed.clone(memory_format=torch.contiguous_format)
     workspace = torch.empty(coder.decoder.sizes(count)[1], dtype=torch.uint8, device=packed.device)

@@ -88,7 +88,6 @@ class Span:
                 )
 
     def join(self) -> None:
-        """Has its layers' pages coded by this."""
         for one in self._layers:
             one._span = self
 
@@ -149,7 +148,6 @@ class Span:
         return [one.flatten(1) for one in block.clamp_(-most, most).to(dtype)]
 
     def forget(self) -> None:
-        """Gives up what was decoded ahead."""
         self._ahead.clear()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-import weakref
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from .. import _coded, _core
 from .._coded import Encoded, Progress, StrPath
 from .._errors import InputError
 from .._progress import Bar
-from ._resident import Resident, resident
+from ._resident import OnUse, resident
 from ._rooms import device_of, dtype_name
 
 #: Where a module keeps its coded parameters, and the buffer that follows `.half()` and `.to()`.
@@ -53,35 +52,29 @@ class _OnDevice:
         return out
 
 
-class _OnUse:
-    """A parameter that is decoded when it is asked for, and forgotten with the last who holds it."""
+class _Contained(OnUse):
+    """A parameter in a container."""
 
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self._alive: weakref.ref[torch.Tensor] | None = None
         # Slabs for a GPU's decoders, once they were asked for; none where it has no kernels for them.
         self._slabs: list[tuple[int, bytes]] | None = None
         self._looked = False
         self._on_device: _OnDevice | None = None
 
+    def decode(self) -> torch.Tensor:
+        decoded: torch.Tensor = self.encoded.decode(into="torch")
+        return decoded
+
     def _decoded(self, like: torch.Tensor) -> torch.Tensor:
         if like.is_cuda and not self._looked:
             self._looked, self._slabs = True, _core.line_slabs(self.encoded.bytes)
         if not like.is_cuda or self._slabs is None:
-            decoded: torch.Tensor = self.encoded.decode(into="torch")
-            return decoded
+            return self.decode()
         if self._on_device is None or self._on_device.device != like.device:
             dtype = _TORCH[self.encoded.dtype]
             self._on_device = _OnDevice(self._slabs, self.encoded, dtype, like.device)
         return self._on_device.decode()
-
-    def tensor(self, like: torch.Tensor) -> torch.Tensor:
-        held = None if self._alive is None else self._alive()
-        if held is not None and held.dtype == like.dtype and held.device == like.device:
-            return held
-        decoded = self._decoded(like).to(device=like.device, dtype=like.dtype)
-        self._alive = weakref.ref(decoded)
-        return decoded
 
 
 def _property(name: str) -> property:
@@ -109,7 +102,7 @@ def _into_state(module: nn.Module, state: dict[str, Any], prefix: str, local: An
         state[prefix + name] = getattr(module, name)
 
 
-def _code(module: nn.Module, name: str, use: _OnUse | Resident) -> None:
+def _code(module: nn.Module, name: str, use: OnUse) -> None:
     """Puts a coded parameter in the place of a plain one."""
     plain: Any = module._parameters.pop(name)
     if _CODED not in module.__dict__:
@@ -121,9 +114,22 @@ def _code(module: nn.Module, name: str, use: _OnUse | Resident) -> None:
     module.__class__ = _coded_class(module.__dict__["_trinity_class"], tuple(module.__dict__[_CODED]))
 
 
+def _replace(holders: list[tuple[nn.Module, str]], use: OnUse, decode: str = "use") -> None:
+    """Puts a coded parameter, or what it is decoded to, in the place of a plain one."""
+    if decode == "load":
+        module, attribute = holders[0]
+        parameter: Any = module._parameters[attribute]
+        with torch.no_grad():
+            parameter.copy_(use.decode())
+        return
+    for module, attribute in holders:
+        if attribute in module._parameters:
+            _code(module, attribute, use)
+
+
 def _uncode(module: nn.Module, name: str, value: Any) -> None:
     """Puts a plain parameter in the place of a coded one."""
-    coded: dict[str, _OnUse | Resident] = module.__dict__[_CODED]
+    coded: dict[str, OnUse] = module.__dict__[_CODED]
     del coded[name]
     kind: type = module.__dict__["_trinity_class"]
     module.__class__ = _coded_class(kind, tuple(coded)) if coded else kind
@@ -215,7 +221,7 @@ def compress_(
     assert summary is not None
     del summary["output"]
     summary["skipped"] = {}
-    uses: dict[bytes, _OnUse] = {}
+    uses: dict[bytes, _Contained] = {}
     done: set[int] = set()
     for tensor in summary["tensors"]:
         name, why = tensor["tensor"], tensor["exact"]
@@ -230,17 +236,7 @@ def compress_(
         if id(holders[0]) in done:
             continue
         done.add(id(holders[0]))
-        if decode == "load":
-            module, attribute = holders[0]
-            with torch.no_grad():
-                parameter = module._parameters[attribute]
-                assert parameter is not None
-                parameter.copy_(coded[name].decode().to(device=parameter.device))
-            continue
-        use = uses.setdefault(coded[name].bytes, _OnUse(coded[name]))
-        for module, attribute in holders:
-            if attribute in module._parameters:
-                _code(module, attribute, use)
+        _replace(holders, uses.setdefault(coded[name].bytes, _Contained(coded[name])), decode)
     return summary
 
 
@@ -257,31 +253,18 @@ def _compress_resident(
     with Bar(progress) as bar:
         made, summary = resident(owners, asked, bar.report)
     for name, use in made.items():
-        holders = owners[name]
-        if decode == "load":
-            parameter: Any = holders[0][0]._parameters[holders[0][1]]
-            with torch.no_grad():
-                parameter.copy_(use.decode())
-            continue
-        for module, attribute in holders:
-            if attribute in module._parameters:
-                _code(module, attribute, use)
+        _replace(owners[name], use, decode)
     return summary
 
 
 def keep_coded(model: nn.Module, coded: Mapping[str, Encoded]) -> None:
     """Puts what was coded lossily in the place of a model's parameters; they are decoded when they are read."""
-    uses: dict[bytes, _OnUse] = {}
+    uses: dict[bytes, _Contained] = {}
     for name, holders in _owners(model).items():
         one = coded.get(name)
-        if one is None or (one.exact is not None and not one.exact.startswith("tied to ")):
+        if one is None or one.codec == "zstd" or (one.exact is not None and not one.exact.startswith("tied to ")):
             continue
-        if one.codec == "zstd":
-            continue
-        use = uses.setdefault(one.bytes, _OnUse(one))
-        for module, attribute in holders:
-            if attribute in module._parameters:
-                _code(module, attribute, use)
+        _replace(holders, uses.setdefault(one.bytes, _Contained(one)))
 
 
 def save_state_dict(

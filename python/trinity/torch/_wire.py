@@ -23,17 +23,14 @@ _NOT_FINITE = (1 << 64) - 1
 #: Added to the length of what was coded under a plan that was chosen before.
 _PLANNED = 1 << 62
 _HEAD = 8
-#: Codecs whose plans are kept from step to step, and whether all of their effort goes into one.
-_PLANS = {"line-fast": False, "line": True, "trinity-lite": True}
-
-
-#: Codecs that code tensors on a GPU there, and whether all of their effort goes into a plan.
-ON_DEVICE = _PLANS
+#: Codecs whose plans are kept from step to step, and that code tensors on a GPU there; whether all of their effort goes
+#: into a plan.
+ON_DEVICE = {"line-fast": False, "line": True, "trinity-lite": True}
 
 
 def planner(bits: float, codec: str) -> Planned | None:
     """What keeps a plan for tensors of one place, where the codec has plans."""
-    return Planned(bits, _PLANS[codec]) if codec in _PLANS else None
+    return Planned(bits, ON_DEVICE[codec]) if codec in ON_DEVICE else None
 
 
 def capacity(values: int, bits: float, element_size: int) -> int:
@@ -52,27 +49,21 @@ def pack(x: torch.Tensor, bits: float, codec: str = "line-fast", planned: Planne
     if planned is not None and x.numel() > SMALL_VALUES and bool(torch.isfinite(x).all()):
         stream = planned.encode(x.detach().cpu(), out.numel() - _HEAD)
         if stream is not None:
-            _place(out, torch.frombuffer(bytearray(stream), dtype=torch.uint8), _PLANNED)
-            return out
+            return _placed(out, stream, _PLANNED)
     if x.numel() <= SMALL_VALUES:
-        payload = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        length = payload.numel()
-    else:
-        asked = _coded._asked(codec, ("bits", float(bits)), measure=False)
-        (coded,) = _coded._encode(["x"], [x], None, asked, False)
-        if coded.exact is not None:
-            out[:_HEAD] = 255
-            return out
-        payload = torch.frombuffer(bytearray(coded.bytes), dtype=torch.uint8)
-        length = payload.numel()
-    _place(out, payload[:length], 0)
+        return _placed(out, x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes(), 0)
+    asked = _coded._asked(codec, ("bits", float(bits)), measure=False)
+    (coded,) = _coded._encode(["x"], [x], None, asked, False)
+    if coded.exact is not None:
+        out[:_HEAD] = 255
+        return out
+    return _placed(out, coded.bytes, 0)
+
+
+def _placed(out: torch.Tensor, payload: bytes, flags: int) -> torch.Tensor:
+    whole = bytearray((len(payload) | flags).to_bytes(_HEAD, "little") + payload)
+    out[: len(whole)] = torch.frombuffer(whole, dtype=torch.uint8)
     return out
-
-
-def _place(out: torch.Tensor, payload: torch.Tensor, flags: int) -> None:
-    head = (payload.numel() | flags).to_bytes(_HEAD, "little")
-    out[:_HEAD] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-    out[_HEAD : _HEAD + payload.numel()] = payload
 
 
 def unpack(packed: torch.Tensor, shape: Any, dtype: torch.dtype) -> torch.Tensor:

@@ -67,11 +67,15 @@ class Parts:
         count = -(-shape.layers // together)
         return cls(tuple((shape.layers * at // count, shape.layers * (at + 1) // count) for at in range(count)), groups)
 
-    def rows(self, block: torch.Tensor) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Of ``(layers, keys and values, tokens, heads, channels)``, for each kind and span: ``(groups, tokens, channels)``."""
+    def sides(self, shape: Shape) -> list[int]:
+        """Channels that go together, of each span."""
+        return [(end - start) * shape.heads * shape.width // self.groups for start, end in self.spans]
+
+    def split(self, block: torch.Tensor) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """Of ``(layers, keys and values, tokens, heads, channels)``, kind and span of each part, and its layers' own."""
         for which in (0, 1):
             for at, (start, end) in enumerate(self.spans):
-                yield which, at, self.of_span(block[start:end, which])
+                yield which, at, block[start:end, which]
 
     def of_span(self, layers: torch.Tensor) -> torch.Tensor:
         """Of a span's ``(layers, tokens, heads, channels)``: ``(groups, tokens, channels)``."""
@@ -85,8 +89,7 @@ def bytes_of(shape: Shape) -> int:
     22141440
     """
     parts = Parts.of(shape)
-    sides = [(end - start) * shape.heads * shape.width // parts.groups for start, end in parts.spans]
-    return sum(2 * 2 * parts.groups * side * (side + 1) for side in sides)
+    return sum(2 * 2 * parts.groups * side * (side + 1) for side in parts.sides(shape))
 
 
 class Basis:
@@ -121,7 +124,7 @@ class Basis:
 
     def forward(self, block: torch.Tensor) -> list[torch.Tensor]:
         """Coefficients of ``(layers, keys and values, tokens, heads, channels)``: a matrix of tokens for each span's keys, then values."""
-        return [self.forward_part(block[start:end, which], which, at) for which in (0, 1) for at, (start, end) in enumerate(self.parts.spans)]
+        return [self.forward_part(layers, which, at) for which, at, layers in self.parts.split(block)]
 
     def forward_part(self, layers: torch.Tensor, which: int, at: int) -> torch.Tensor:
         """Coefficients of one span's ``(layers, tokens, heads, channels)``, keys (0) or values (1): a row a token."""
@@ -152,9 +155,9 @@ class Basis:
             if min(layers, heads, width) < 1:
                 raise ValueError(f"it is of {shape}")
             parts = Parts.of(shape)
-            sides = [(end - start) * heads * width // parts.groups for start, end in parts.spans]
-            axes = [[tensors[f"{kind} {at}"].float().reshape(parts.groups, side, side) for at, side in enumerate(sides)] for kind in _KINDS]
-            means = [[tensors[f"means of {kind} {at}"].float().reshape(parts.groups, side) for at, side in enumerate(sides)] for kind in _KINDS]
+            sides = list(enumerate(parts.sides(shape)))
+            axes = [[tensors[f"{kind} {at}"].float().reshape(parts.groups, side, side) for at, side in sides] for kind in _KINDS]
+            means = [[tensors[f"means of {kind} {at}"].float().reshape(parts.groups, side) for at, side in sides] for kind in _KINDS]
             about = {name: texts[name] for name in (_NAME, _MODEL, _TOKENS)}
         except (KeyError, ValueError, RuntimeError, ZeroDivisionError) as error:
             raise refused(path, f"is no whole basis of a KV cache: {error}") from None
@@ -179,7 +182,7 @@ class Basis:
 def refused(path: str | os.PathLike[str], why: str) -> InputError:
     """What is wrong with a file, and how to come by one that is right."""
     said, way = f"basis {os.fspath(path)} {why}", "python -m trinity.vllm basis MODEL TEXT -o FILE makes one of the model that is served"
-    return InputError(f"{said}\nhelp: {way}", said, way)
+    return InputError.advised(said, way)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
@@ -205,7 +208,8 @@ class Sums:
 
     def add(self, block: torch.Tensor) -> None:
         """Tokens in all layers: ``(layers, keys and values, tokens, heads, channels)`` in f32, over the scales of their block."""
-        for which, at, rows in self._parts.rows(block):
+        for which, at, layers in self._parts.split(block):
+            rows = self._parts.of_span(layers)
             own = rows.sum(1, dtype=torch.float64), (rows.transpose(-1, -2) @ rows).double()
             before = self._sums.get((which, at))
             self._sums[which, at] = own if before is None else (before[0] + own[0], before[1].add_(own[1]))

@@ -23,8 +23,7 @@ from ._basis import Basis
 from ._form import Form
 from ._frame import NotUndone, Rope, rope_of
 from ._identity import Adapters, model_of, served
-from ._layout import by_block, layout, unknown
-from ._order import order
+from ._layout import by_block, layout, order, unknown
 from ._store import BlockStore, chain, store_name
 from ._worker import Group, Moved, Taken, Worker
 

@@ -111,7 +111,6 @@ class Form:
         return coded, scales
 
     def unpack(self, found: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-        """The block again."""
         return self.unpack_many([found], [index])[0]
 
     def unpack_many(self, found: Sequence[dict[str, torch.Tensor]], indices: Sequence[int]) -> torch.Tensor:

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import threading
@@ -310,7 +311,7 @@ class BlockStore:
         return True
 
     def _remember(self, key: str, whole: bytes) -> None:
-        self._memory_used -= len(self._memory.pop(key, b""))
+        self._forget(key)
         if len(whole) > self.memory_bytes:
             return
         self._memory[key] = whole
@@ -354,7 +355,6 @@ class BlockStore:
         self._memory_used -= len(self._memory.pop(key, b""))
 
     def remove(self, key: str) -> None:
-        """Forgets a block."""
         path = self._path(key)
         with self._lock:
             self._forget(key)
@@ -499,8 +499,4 @@ def _of_stream(stream: Stream, into: Any) -> Any:
 
 
 def _plain_bytes(encoded: _coded.Encoded | Stream) -> int:
-    width = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8_e4m3": 1, "f8_e5m2": 1}.get(encoded.dtype, 1)
-    values = 1
-    for side in encoded.shape:
-        values *= side
-    return values * width
+    return math.prod(encoded.shape) * _arrays.width(encoded.dtype)

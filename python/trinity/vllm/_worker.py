@@ -49,7 +49,6 @@ class Group:
 
     @property
     def values(self) -> int:
-        """Numbers in a block."""
         form = self.form
         return 2 * form.layers * form.tokens * form.heads * form.width
 

