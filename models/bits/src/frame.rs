@@ -21,7 +21,6 @@ impl Chroma {
         [Self::C400, Self::C420, Self::C422, Self::C444].get(idc as usize).copied()
     }
 
-    /// `chroma_format_idc`.
     pub fn idc(self) -> u32 {
         self as u32
     }
@@ -88,17 +87,14 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane filled with one value.
     pub fn filled(width: usize, height: usize, value: u16) -> Self {
         Self { width, height, samples: vec![value; width * height] }
     }
 
-    /// Row `y`.
     pub fn row(&self, y: usize) -> &[u16] {
         &self.samples[y * self.width..][..self.width]
     }
 
-    /// Row `y`, to write.
     pub fn row_mut(&mut self, y: usize) -> &mut [u16] {
         &mut self.samples[y * self.width..][..self.width]
     }
@@ -152,15 +148,11 @@ impl Frame {
         let limit = ((1u32 << depth) - 1) as u16;
         for c in 0..chroma.planes() {
             let (w, h) = chroma.plane_size(c, width, height);
-            let count = w * h;
-            let samples: Vec<u16> = if depth == 8 {
-                let (head, tail) = rest.split_at(count);
-                rest = tail;
-                head.iter().map(|&b| u16::from(b)).collect()
-            } else {
-                let (head, tail) = rest.split_at(count * 2);
-                rest = tail;
-                head.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect()
+            let (head, tail) = rest.split_at(w * h * if depth == 8 { 1 } else { 2 });
+            rest = tail;
+            let samples: Vec<u16> = match depth {
+                8 => head.iter().map(|&b| u16::from(b)).collect(),
+                _ => head.as_chunks().0.iter().map(|&b| u16::from_le_bytes(b)).collect(),
             };
             if let Some(at) = samples.iter().position(|&s| s > limit) {
                 return Err(Error::BadFrame {
@@ -204,17 +196,14 @@ impl Frame {
         }
     }
 
-    /// Luma width.
     pub fn width(&self) -> usize {
         self.planes[0].width
     }
 
-    /// Luma height.
     pub fn height(&self) -> usize {
         self.planes[0].height
     }
 
-    /// Samples in all planes.
     pub fn samples(&self) -> usize {
         self.planes.iter().map(|p| p.samples.len()).sum()
     }

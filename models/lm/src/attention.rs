@@ -9,7 +9,6 @@ use nalgebra::{DMatrixView, DMatrixViewMut};
 /// Queries of a block.
 const BLOCK: usize = 64;
 
-/// Head counts and sizes.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub heads: usize,

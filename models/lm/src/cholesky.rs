@@ -7,7 +7,6 @@
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 
-/// Rows and columns of a block.
 const BLOCK: usize = 64;
 /// Right-hand sides that are solved together.
 const PIECE: usize = 128;
@@ -100,7 +99,6 @@ impl Factor {
         }
     }
 
-    /// The diagonal of L.
     pub fn diagonal(&self) -> Vec<f64> {
         self.lower.diagonal().iter().copied().collect()
     }

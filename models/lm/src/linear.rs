@@ -19,7 +19,6 @@ impl Linear {
         Self { matrix: DMatrix::from_row_slice(outputs, inputs, rows) }
     }
 
-    /// The weight, row by row.
     pub fn to_rows(&self) -> Vec<f32> {
         self.matrix.transpose().as_slice().to_vec()
     }

@@ -59,6 +59,7 @@ pub(crate) struct Workspace {
     part: Vec<f32>,
     scratch: Scratch,
     tokens: usize,
+    pub bits: HookBits,
 }
 
 /// Bits the hooks answered for one window.
@@ -71,7 +72,6 @@ pub(crate) struct HookBits {
 }
 
 impl Model {
-    /// Reads every tensor of a checkpoint into f32.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, Error> {
         let config = checkpoint.config.clone();
         let h = config.hidden_size;
@@ -98,7 +98,6 @@ impl Model {
         })
     }
 
-    /// The model's shape.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -140,36 +139,34 @@ impl Model {
         work
     }
 
-    /// Runs one window up to the last norm; answers what the head reads,
-    /// `tokens × hidden`, for [`Model::logits`].
-    pub(crate) fn forward<'w>(
+    /// Runs one window up to the last norm; leaves what the head reads, for [`Model::logits`], and what hooks answered.
+    pub(crate) fn forward(
         &self,
         tokens: &[u32],
-        work: &'w mut Workspace,
+        work: &mut Workspace,
         hooks: &dyn Hooks,
-    ) -> Result<(&'w mut Workspace, HookBits), Error> {
+    ) -> Result<(), Error> {
         work.resize(self, tokens.len());
         let h = self.config.hidden_size;
         self.embed(tokens, &mut work.residual);
-        let mut bits = HookBits::default();
+        work.bits = HookBits::default();
         let stages = hooks.stages().clamp(1, self.layers.len());
         for n in 0..self.layers.len() {
-            self.attend(n, work, hooks, &mut bits)?;
+            self.attend(n, work, hooks)?;
             self.feed_forward(n, work);
             // The last layer of every stage but the last sends its residual stream on.
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
             if boundary {
                 let matrix = TokenRows { rows: tokens.len(), cols: h, values: &mut work.residual };
-                bits.activation_values += matrix.values.len() as u64;
-                bits.activation += hooks.activation(stage - 1, matrix).map_err(|reason| Error::Hook {
-                    place: format!("activations after layer {n}"),
-                    reason,
+                work.bits.activation_values += matrix.values.len() as u64;
+                work.bits.activation += hooks.activation(stage - 1, matrix).map_err(|reason| {
+                    Error::Hook { place: format!("activations after layer {n}"), reason }
                 })?;
             }
         }
         self.normalize_last(work);
-        Ok((work, bits))
+        Ok(())
     }
 
     /// Turns queries of layer `n`, heads side by side, back by the rotary angles of a position: against keys there
@@ -188,7 +185,6 @@ impl Model {
         }
     }
 
-    /// What the head reads.
     fn normalize_last(&self, work: &mut Workspace) {
         self.norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
     }
@@ -209,7 +205,7 @@ impl Model {
             return Err(Error::TextTooShort { tokens: tokens.len() });
         }
         let mut work = self.workspace(tokens.len());
-        let (work, _) = self.forward(tokens, &mut work, &crate::NoHooks)?;
+        self.forward(tokens, &mut work, &crate::NoHooks)?;
         let mut logits = Vec::new();
         Ok(self.logits(&work.normed, &mut logits).to_vec())
     }
@@ -231,15 +227,9 @@ impl Model {
         }
     }
 
-    fn attend(
-        &self,
-        n: usize,
-        work: &mut Workspace,
-        hooks: &dyn Hooks,
-        bits: &mut HookBits,
-    ) -> Result<(), Error> {
+    fn attend(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) -> Result<(), Error> {
         self.normalize(n, Part::Attention, work);
-        self.mix(n, work, hooks, bits)?;
+        self.mix(n, work, hooks)?;
         let Workspace { mixed, part, residual, .. } = work;
         self.add_output(n, Part::AttentionOut, mixed, part, residual);
         Ok(())
@@ -255,13 +245,7 @@ impl Model {
     }
 
     /// From what Q, K and V read to what O reads.
-    fn mix(
-        &self,
-        n: usize,
-        work: &mut Workspace,
-        hooks: &dyn Hooks,
-        bits: &mut HookBits,
-    ) -> Result<(), Error> {
+    fn mix(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) -> Result<(), Error> {
         let (config, layer) = (&self.config, &self.layers[n]);
         let extras = &layer.extras;
         let epsilon = config.rms_norm_eps as f32;
@@ -275,10 +259,10 @@ impl Model {
         rms_norm_in_place(&mut work.k, &extras.k_norm, epsilon);
         let (rotary, window) = self.rotary_of(n);
         let mut replace = |kind: &'static str, values: &mut [f32]| {
-            bits.kv_values += values.len() as u64;
+            work.bits.kv_values += values.len() as u64;
             let matrix = TokenRows { rows: work.tokens, cols: config.kv_size(), values };
             let spent = hooks.kv(n, kind, matrix);
-            bits.kv += spent
+            work.bits.kv += spent
                 .map_err(|reason| Error::Hook { place: format!("{kind} cache of layer {n}"), reason })?;
             Ok::<_, Error>(())
         };
@@ -358,7 +342,7 @@ impl Model {
         work.residual.copy_from_slice(residual);
         for n in n..self.layers.len() {
             see(&work.residual);
-            self.attend(n, work, &crate::NoHooks, &mut HookBits::default())?;
+            self.attend(n, work, &crate::NoHooks)?;
             self.feed_forward(n, work);
         }
         self.normalize_last(work);
@@ -381,7 +365,7 @@ impl Model {
         Ok(match part {
             Part::Attention | Part::Feed => work.normed.clone(),
             Part::AttentionOut => {
-                self.mix(n, work, hooks, &mut HookBits::default())?;
+                self.mix(n, work, hooks)?;
                 work.mixed.clone()
             }
             Part::FeedOut => {
@@ -460,7 +444,6 @@ impl Model {
         }
     }
 
-    /// Channels of what a part reads.
     pub(crate) fn part_inputs(&self, n: usize, part: Part) -> usize {
         let layer = &self.layers[n];
         match part {
@@ -505,7 +488,6 @@ impl Part {
     pub(crate) const HALVES: [[Self; 2]; 2] =
         [[Self::Attention, Self::AttentionOut], [Self::Feed, Self::FeedOut]];
 
-    /// Names of its weights.
     pub(crate) fn readers(self) -> &'static [&'static str] {
         match self {
             Self::Attention => &["q_proj", "k_proj", "v_proj"],

@@ -23,7 +23,6 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// Normalized rows of `x`.
     pub fn apply(&self, x: &[f32], epsilon: f32, out: &mut [f32]) {
         match &self.bias {
             None => {

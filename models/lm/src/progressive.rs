@@ -125,7 +125,6 @@ impl Seen {
     }
 }
 
-/// How weights are coded.
 pub(crate) struct Task<'a> {
     pub coding: &'a Coding,
     pub text: &'a Text,

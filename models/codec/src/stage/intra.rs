@@ -28,7 +28,6 @@ fn angle(mode: u8) -> i32 {
     ANGLES[from_straight.unsigned_abs() as usize] * from_straight.signum()
 }
 
-/// The decoded values around a block.
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     side: usize,
@@ -160,7 +159,6 @@ impl Neighbours {
     }
 }
 
-/// Rows become columns.
 fn transpose(block: &mut [f32], side: usize) {
     for y in 0..side {
         for x in y + 1..side {

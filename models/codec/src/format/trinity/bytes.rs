@@ -12,7 +12,6 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Walks over a header.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -23,14 +22,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next `N` bytes.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let (head, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated { what })?;
         self.rest = rest;
         Ok(*head)
     }
 
-    /// The next `count` bytes.
     pub fn slice(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Error> {
         let count = usize::try_from(count).map_err(|_| Error::Truncated { what })?;
         let (head, rest) = self.rest.split_at_checked(count).ok_or(Error::Truncated { what })?;
@@ -56,12 +53,10 @@ impl<'a> Reader<'a> {
         Err(Error::Damaged { what: "an integer without an end" })
     }
 
-    /// Bytes not read yet.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// All bytes not read yet.
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

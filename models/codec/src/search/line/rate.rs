@@ -92,7 +92,6 @@ type Coding<'a, T> = dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error> + '
 /// Gives the values of a stream.
 type Decoding<'a> = dyn Fn(&[u8]) -> Result<Vec<f32>, Error> + 'a;
 
-/// The search, whoever codes.
 fn encode_by<T>(
     coding: &Coding<'_, T>,
     decoding: &Decoding<'_>,
