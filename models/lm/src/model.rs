@@ -4,7 +4,7 @@ use crate::attention::{self, Scratch, Shape};
 use crate::config::{Family, LayerKind};
 use crate::layer::{self, Layer};
 use crate::linear::Linear;
-use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place};
+use crate::norm::{Norm, gelu, rms_norm_in_place};
 use crate::rotary::Rotary;
 use crate::{Attended, Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
@@ -127,7 +127,7 @@ impl Model {
                     let (expected, found) = (vec![rows, cols], own.map_or(vec![], |w| vec![w.rows, w.cols]));
                     return Err(Error::BadCheckpoint(vec![crate::Problem::Shape { name, expected, found }]));
                 };
-                *linear = Linear::from_rows(rows, cols, &own.values);
+                linear.replace(&own.values);
             }
         }
         Ok(())
@@ -252,9 +252,6 @@ impl Model {
         layer.q.apply(&work.normed, &mut work.q, 0.0);
         layer.k.apply(&work.normed, &mut work.k, 0.0);
         layer.v.apply(&work.normed, &mut work.v, 0.0);
-        add_bias(&mut work.q, &extras.q_bias);
-        add_bias(&mut work.k, &extras.k_bias);
-        add_bias(&mut work.v, &extras.v_bias);
         rms_norm_in_place(&mut work.q, &extras.q_norm, epsilon);
         rms_norm_in_place(&mut work.k, &extras.k_norm, epsilon);
         let (rotary, window) = self.rotary_of(n);
@@ -304,7 +301,6 @@ impl Model {
         let layer = &self.layers[n];
         let Some(gate) = &layer.gate else {
             layer.up.apply(&work.normed, &mut work.gate, 0.0);
-            add_bias(&mut work.gate, &layer.extras.up_bias);
             work.gate.iter_mut().for_each(|x| *x = gelu(*x));
             return;
         };
@@ -400,14 +396,13 @@ impl Model {
     ) {
         let layer = &self.layers[n];
         let extras = &layer.extras;
-        let (linear, bias, norm) = match part {
+        let (linear, norm) = match part {
             Part::Attention | Part::Feed => return,
-            Part::AttentionOut => (&layer.o, &extras.o_bias, &extras.attention_out_norm),
-            Part::FeedOut => (&layer.down, &extras.down_bias, &extras.feed_out_norm),
+            Part::AttentionOut => (&layer.o, &extras.attention_out_norm),
+            Part::FeedOut => (&layer.down, &extras.feed_out_norm),
         };
         if norm.is_empty() {
             linear.apply(reads, residual, 1.0);
-            add_bias(residual, bias);
             return;
         }
         buffer.resize(residual.len(), 0.0);
@@ -438,7 +433,7 @@ impl Model {
         for (n, layer) in self.layers.iter_mut().enumerate() {
             for (part, linear) in layer.linears_mut() {
                 if weight.name == weight_name(n, part) {
-                    *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+                    linear.replace(&weight.values);
                 }
             }
         }
@@ -466,7 +461,7 @@ impl Model {
         let linears = self.layers[n].linears_mut();
         let own = linears.into_iter().filter(|(name, _)| part.readers().contains(name));
         for ((_, linear), weight) in own.zip(weights) {
-            *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+            linear.replace(&weight.values);
         }
     }
 }

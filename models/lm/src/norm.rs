@@ -1,17 +1,10 @@
-//! What stands between linear layers: norms, biases, activations. Row by row,
+//! What stands between linear layers: norms and activations. Row by row,
 //! a row a token; knows nothing of which family has which.
 
 /// The tanh approximation, as `gelu_pytorch_tanh` and `gelu_new` have it.
 pub fn gelu(x: f32) -> f32 {
     let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
     0.5 * x * (1.0 + inner.tanh())
-}
-
-/// Adds a bias to every row; an empty one adds nothing.
-pub fn add_bias(x: &mut [f32], bias: &[f32]) {
-    if !bias.is_empty() {
-        x.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
-    }
 }
 
 /// A norm's weight, and its bias where it takes the mean off too.
