@@ -6,7 +6,6 @@
 use crate::hooks::Attended;
 use nalgebra::{DMatrixView, DMatrixViewMut};
 
-/// Queries of a block.
 const BLOCK: usize = 64;
 
 #[derive(Debug, Clone, Copy)]

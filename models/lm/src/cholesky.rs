@@ -8,7 +8,6 @@ use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 
 const BLOCK: usize = 64;
-/// Right-hand sides that are solved together.
 const PIECE: usize = 128;
 
 /// L of a symmetric matrix L Lᵀ, and the inverses of its blocks on the diagonal.

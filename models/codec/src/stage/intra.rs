@@ -10,7 +10,6 @@ use trinity_bits::intra_modes::{DC, PLANAR, most_probable, remaining_index, rema
 // Modes by number: planar, DC, angles from lower left to upper right, none.
 /// Everything there is to predict from is worth less than nothing.
 pub const NONE: u8 = 35;
-/// How many there are.
 pub const MODES: u8 = 36;
 
 /// Modes that are looked at closely, besides the likely ones.

@@ -195,7 +195,6 @@ impl Slope {
     }
 }
 
-/// What the search for a step needs to know.
 struct Search<'a> {
     values: Values<'a>,
     options: &'a Options,

@@ -46,7 +46,6 @@ pub(crate) unsafe fn emit(job: &Emission<'_>, states: &mut [u32; LANES], buffer:
     unsafe { if few { emit_by::<true>(job, states, buffer) } else { emit_by::<false>(job, states, buffer) } }
 }
 
-/// As [`emit`], with few tables or not.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn emit_by<const FEW: bool>(
     job: &Emission<'_>,
@@ -90,7 +89,6 @@ impl Half {
     }
 }
 
-/// What sixteen values push.
 #[derive(Clone, Copy)]
 struct Pushed {
     entry: __m512i,

@@ -53,7 +53,6 @@ pub(crate) unsafe fn emit(
     }
 }
 
-/// As [`emit`], of so many tables at most.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn emit_by<const TABLES: usize>(
     job: &Emission<'_>,
@@ -146,7 +145,6 @@ fn among<const TABLES: usize>(tables: &[__m512i; 8], place: __m512i) -> __m512i 
     }
 }
 
-/// What the values of a step push.
 #[derive(Clone, Copy)]
 struct Pushed {
     /// Frequencies, in eleven bits, and first slots above bit 16, of either half of the lanes; below zero, escapes.

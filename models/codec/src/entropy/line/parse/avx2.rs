@@ -10,7 +10,6 @@ use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register.
 const WIDE: usize = 8;
 const PARTS: usize = 32 / WIDE;
 
@@ -72,7 +71,6 @@ struct Lanes {
     trellis: [__m256i; PARTS],
 }
 
-/// Steps `from` to `to`.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     job: &mut Job<'_>,

@@ -52,7 +52,6 @@ fn entries(job: &mut Job<'_>) {
     }
 }
 
-/// Steps `from` to `to`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     job: &mut Job<'_>,
