@@ -115,11 +115,15 @@ impl<'a> BitReader<'a> {
         Ok(if code & 1 == 1 { (code + 1) / 2 } else { -(code / 2) } as i32)
     }
 
+    /// Position of rbsp_stop_one_bit, the last that is set; 0 where none is.
+    pub fn stop_bit(&self) -> u64 {
+        let last = self.data.iter().rposition(|&b| b != 0);
+        last.map_or(0, |last| last as u64 * 8 + 7 - u64::from(self.data[last].trailing_zeros()))
+    }
+
     /// more_rbsp_data(): false when only rbsp_trailing_bits() is left.
     pub fn more_rbsp_data(&self) -> bool {
-        let Some(last) = self.data.iter().rposition(|&b| b != 0) else { return false };
-        let stop_bit = last as u64 * 8 + 7 - u64::from(self.data[last].trailing_zeros());
-        self.bit < stop_bit
+        self.bit < self.stop_bit()
     }
 }
 

@@ -38,6 +38,11 @@ impl From<Error> for BitstreamError {
     }
 }
 
+/// A broken rule, as the result of whatever found it.
+pub fn invalid<T>(what: impl Into<String>) -> Result<T, BitstreamError> {
+    Err(BitstreamError::invalid(what))
+}
+
 impl BitstreamError {
     /// A broken rule.
     pub fn invalid(what: impl Into<String>) -> Self {

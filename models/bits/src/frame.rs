@@ -3,11 +3,12 @@
 use crate::Error;
 
 /// How chroma planes relate to luma (`chroma_format_idc` of both standards).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Chroma {
     /// 4:0:0, luma alone.
     C400,
     /// 4:2:0, chroma halved both ways.
+    #[default]
     C420,
     /// 4:2:2, chroma halved horizontally.
     C422,
@@ -96,6 +97,13 @@ impl Plane {
     /// Row `y`.
     pub fn row(&self, y: usize) -> &[u16] {
         &self.samples[y * self.width..][..self.width]
+    }
+
+    /// The samples from a column and row on, so many across and down.
+    pub fn crop(&self, (left, top): (usize, usize), (width, height): (usize, usize)) -> Self {
+        let mut samples = Vec::with_capacity(width * height);
+        (top..top + height).for_each(|y| samples.extend_from_slice(&self.row(y)[left..][..width]));
+        Self { width, height, samples }
     }
 
     /// Row `y`, to write.
