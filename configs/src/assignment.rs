@@ -8,6 +8,7 @@
 
 use crate::de;
 use crate::diagnostic::{Diagnostic, Place};
+use crate::document::nested;
 use crate::node::{Entry, Node, Value};
 use serde::de::DeserializeOwned;
 
@@ -50,11 +51,7 @@ impl<'a> Fragment<'a> {
     ///
     /// Where the type refuses it, with the place it was written at.
     pub fn read_under<T: DeserializeOwned>(self, keys: &[(String, Place)]) -> Result<T, Diagnostic> {
-        let nested = keys.iter().rev().fold(self.0.clone(), |node, (key, place)| {
-            let entry = Entry { key: key.clone(), key_place: place.clone(), node };
-            Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
-        });
-        de::read(&nested)
+        de::read(&nested(keys, self.0.clone()))
     }
 
     /// The members of a table, each key with its place; none of anything else.

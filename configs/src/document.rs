@@ -4,6 +4,7 @@ use crate::{
     assignment::Assignment,
     builtin, de,
     diagnostic::{Complaint, Diagnostic, Place, Source},
+    kind::{At, Checked},
     node::{Entry, Node, Value},
 };
 use serde::de::DeserializeOwned;
@@ -87,6 +88,11 @@ impl Document {
         })
     }
 
+    /// The outermost table, to be judged.
+    pub fn whole(&self) -> At<'_> {
+        At { document: self, path: String::new() }
+    }
+
     /// The name it was loaded by.
     pub fn name(&self) -> &str {
         &self.name
@@ -114,6 +120,12 @@ impl Document {
         assign(&mut self.root, &keys, over)
     }
 
+    /// The document after [`Document::set`] of each assignment in turn.
+    pub fn with(mut self, assignments: &[impl AsRef<str>]) -> Result<Self, Diagnostic> {
+        assignments.iter().try_for_each(|assignment| self.set(assignment.as_ref()))?;
+        Ok(self)
+    }
+
     /// What [`Document::set`] would lay over this document and where, for who
     /// holds the values in a type and has a place to put one.
     pub fn assignment(&self, assignment: &str) -> Result<Assignment, Diagnostic> {
@@ -138,6 +150,13 @@ impl Document {
     /// `#[serde(deny_unknown_fields, rename_all = "kebab-case")]`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Diagnostic> {
         de::read(&self.root)
+    }
+
+    /// The configuration as a type of the caller's, judged by it.
+    pub fn checked<T: DeserializeOwned + Checked>(&self) -> Result<T, Diagnostic> {
+        let read: T = self.read()?;
+        read.check(self)?;
+        Ok(read)
     }
 
     /// Every value with its provenance, in the order of the files.
@@ -215,7 +234,7 @@ fn assign(target: &mut Node, keys: &[(String, Place)], over: Node) -> Result<(),
 }
 
 /// `over` inside a table for each key.
-fn nested(keys: &[(String, Place)], over: Node) -> Node {
+pub(crate) fn nested(keys: &[(String, Place)], over: Node) -> Node {
     keys.iter().rev().fold(over, |node, (key, place)| {
         let entry = Entry { key: key.clone(), key_place: place.clone(), node };
         Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }

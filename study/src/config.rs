@@ -4,7 +4,6 @@
 //! configuration crate's business. Nothing here computes: a value is either
 //! copied, converted between units, or looked up in the silicon model.
 
-mod bounds;
 mod codec;
 pub mod curves;
 mod designs;

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::config::StudyFile;
 use crate::measured::{Question, Quoted, quote};
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Document};
+use trinity_config::Document;
 use trinity_sim::sweep::Point;
 use trinity_sim::{Estimate, Line};
 
@@ -73,18 +73,12 @@ impl Study {
     pub fn load(request: &EstimateRequest) -> Result<Self, Error> {
         let parts =
             [("cluster", request.cluster.document("cluster")?), ("job", request.job.document("job")?)];
-        let mut document = Document::compose("cluster and job", parts);
-        for assignment in &request.overrides {
-            document.set(assignment)?;
-        }
-        let file: StudyFile = document.read()?;
-        file.check(&document)?;
+        let document = Document::compose("cluster and job", parts).with(&request.overrides)?;
+        let file: StudyFile = document.checked()?;
         let point = file.point();
         Ok(Self { document, file, point })
     }
-}
 
-impl Study {
     /// What the job costs on the cluster.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ use baseline_study::BaselineStudy;
 use contest::Contest;
 use recorded::Asked;
 use tensors::Rates;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_tensor::Class;
 use trinity_tensor::compare::{ComparisonRow, InputTensor, Turn as Precondition};
 
@@ -219,10 +219,7 @@ fn judged(
 ///
 /// Where there is no such file, or it is wrong, pointing at it.
 pub fn choices(name: &str) -> Result<ExplorationFile, Error> {
-    let document = Document::load(name)?;
-    let file: ExplorationFile = document.read()?;
-    file.check(&document)?;
-    Ok(file)
+    Ok(ExplorationFile::load(name)?)
 }
 
 /// The candidates that were asked for, in that order; all where none was.

@@ -8,7 +8,7 @@
 use crate::config::TechnologyFile;
 use crate::{Error, Progress};
 use serde::Serialize;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_silicon::synthesis::{PartCost, Synthesis};
@@ -124,10 +124,7 @@ pub struct PriceRequest<'a> {
 ///
 /// Where there is none, or it is wrong, pointing at it.
 pub fn technology(name: &str) -> Result<Technology, Error> {
-    let document = Document::load(name)?;
-    let file: TechnologyFile = document.read()?;
-    file.check(&document)?;
-    Ok(file.resolve())
+    Ok(TechnologyFile::load(name)?.0)
 }
 
 /// Every stage of every codec on every tensor at every target.

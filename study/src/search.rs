@@ -10,7 +10,7 @@ use crate::{Error, Progress, Quality, price};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trinity_codec::StageCost;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_tensor::codec::{Rate, VERSION};
@@ -86,9 +86,7 @@ pub fn search(
     keep: &(dyn Fn(&SearchRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Found, Error> {
-    let document = Document::load(&request.designs)?;
-    let file: DesignsFile = document.read()?;
-    file.check(&document)?;
+    let file = DesignsFile::load(&request.designs)?;
     if request.quality.is_rate() {
         return Err(Error::input(
             "designs are held against each other at one error, not at one rate",

@@ -231,10 +231,7 @@ fn serving_axes(study: &Study, index: u64) -> Vec<(String, String)> {
 
 /// What arrives in a scenario with `sets` laid over it, and how often.
 fn arriving(study: &Study, at: usize, sets: &[String]) -> Result<Arriving, Error> {
-    let mut document = study.file.document_of(&study.document, at)?;
-    for set in sets {
-        document.set(set)?;
-    }
+    let document = study.file.document_of(&study.document, at)?.with(sets)?;
     let file: SweepFile = document.read()?;
     let Some(serving) = file.study.serving else {
         return Err(Error::input("this sweep serves nothing", "give its study a table `serving`"));

@@ -8,7 +8,7 @@ use crate::score::Pair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+use trinity_config::{At, Checked, Diagnostic, Document, Kind};
 use trinity_sim::nccl::{self, Fabric, Network, Wire};
 
 /// NCCL's buffer of a channel (NCCL 2.19, `NCCL_BUFFSIZE`: 4 MiB).
@@ -33,8 +33,8 @@ macro_rules! link_constants {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct LinkConstants {
-            $($(#[$doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $field: Option<f64>,)*
-            $($(#[$added_doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $added: Option<f64>,)*
+            $($(#[$doc])* pub $field: Option<f64>,)*
+            $($(#[$added_doc])* pub $added: Option<f64>,)*
         }
 
         impl LinkConstants {
@@ -110,15 +110,12 @@ pub struct Links {
 }
 
 impl Checked for Links {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         for (name, link) in &self.links {
             for (field, value) in link.fields() {
                 if !(value > 0.0 && value.is_finite()) {
-                    let complaint =
-                        Complaint::new("the constant is out of its range").expected("a number above zero");
-                    return Err(
-                        document.complain(&format!("links.{name}.{}", field.replace('_', "-")), &complaint)
-                    );
+                    let key = format!("links.{name}.{}", field.replace('_', "-"));
+                    return at.refuse(key, "the constant is out of its range", "a number above zero");
                 }
             }
         }

@@ -131,7 +131,7 @@ fn follows(document: &Document, cost: bool) -> Result<Vec<Derived>, Failure> {
     }
     let file: GpuFile = document.read()?;
     let Some(parts) = &file.parts else { return Ok(Vec::new()) };
-    parts.check_at(document, "parts.", file.power.w())?;
+    parts.check_at(&document.whole().table("parts"), file.power.w())?;
     Ok(file.die().map_or_else(Vec::new, |die| derived(&die, cost)))
 }
 

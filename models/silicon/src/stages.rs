@@ -7,6 +7,8 @@
 
 use crate::cost::{Cost, Error, InstanceRate};
 use crate::table3::Table3Row;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// A stage of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +125,8 @@ pub const XK265: [StageCount; 5] = [
 ];
 
 /// What gates and bits cost at 7 nm.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Technology {
     /// One gate equivalent: a NAND gate of two inputs.
     pub gate_um2: f64,

@@ -32,7 +32,7 @@ pub fn of(gpu: &str) -> Result<Option<&'static Kernels>, Diagnostic> {
         return Ok(Some(kernels));
     }
     let document = Document::load(&name_of(gpu))?;
-    let kernels = document.read::<KernelsFile>()?.resolve(&document)?;
+    let kernels = document.read::<KernelsFile>()?.resolve(&document.whole())?;
     // At most nine are ever read, and all live as long as the program.
     let kernels: &'static Kernels = Box::leak(Box::new(kernels));
     read.push((gpu, kernels));

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 use trinity_sim::serving::replica::{
     Accelerator, EngineConstants, Experts, Format, Formats, Generation, Intake, Latent, Linear, Policy,
     Preemption, Sliding, Transformer,
@@ -140,8 +140,8 @@ pub struct FirstTokenFile {
 }
 
 impl Checked for EngineFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        let complain = |path: &str, what: &str| Err(document.complain(path, &Complaint::new(what)));
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let complain = |key: &str, what: &str| Err(at.complain(key, &Complaint::new(what)));
         if self.families.is_empty() {
             return complain("families", "an engine needs at least one family of versions");
         }
@@ -308,16 +308,13 @@ impl FormatName {
 }
 
 impl Checked for AcceleratorFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        if !crate::kernels::GPUS.contains(&self.kernels.as_str()) {
-            let what = format!(
-                "`{}` has no measured kernels; measured: {}",
-                self.kernels,
-                crate::kernels::GPUS.join(", ")
-            );
-            return Err(document.complain("kernels", &Complaint::new(what)));
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        if crate::kernels::GPUS.contains(&self.kernels.as_str()) {
+            return Ok(());
         }
-        Ok(())
+        let known = crate::kernels::GPUS.join(", ");
+        let what = format!("`{}` has no measured kernels; measured: {known}", self.kernels);
+        Err(at.complain("kernels", &Complaint::new(what)))
     }
 }
 
@@ -421,9 +418,9 @@ pub struct FormatsFile {
 }
 
 impl Checked for TransformerFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if self.formats.is_empty() {
-            return Err(document.complain("formats", &Complaint::new("a model needs a precision")));
+            return Err(at.complain("formats", &Complaint::new("a model needs a precision")));
         }
         Ok(())
     }

@@ -9,7 +9,6 @@ macro_rules! choices {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
         #[serde(rename_all = "kebab-case")]
-        #[schemars(inline)]
         pub enum $file { $($(#[$vdoc])* $variant),+ }
 
         super::setter::values!($file);
@@ -54,7 +53,6 @@ choices! {
 /// What activations are computed again in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
 pub enum RecomputeName {
     None,
     Selective,

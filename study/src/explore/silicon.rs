@@ -7,7 +7,7 @@ use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, Origin
 use crate::{Error, Progress, price};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Document};
+use trinity_config::{Complaint, Document};
 use trinity_silicon::Node;
 use trinity_tensor::codec::{Rate, TensorCodec, codec};
 use trinity_tensor::{Entry, crop};
@@ -126,8 +126,7 @@ pub(crate) fn stated(candidates: &[CandidateFile]) -> Result<Vec<Silicon>, Error
 /// The figures of a file of `configs/codecs`.
 fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Result<Silicon, Error> {
     let document = Document::load(name)?;
-    let file: CodecFile = document.read()?;
-    file.check(&document)?;
+    let file: CodecFile = document.checked()?;
     // What runs on a GPU's own SMs is not built again.
     let node = node.filter(|_| candidate.sms.is_none());
     let (area, energy) = factors(&file.node, node, &document)?;

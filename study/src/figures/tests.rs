@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::config::{FiguresFile, RuleFile};
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 
 fn built_in() -> FiguresFile {
-    let document = Document::load("figures/llm265").unwrap();
-    let file: FiguresFile = document.read().unwrap();
-    file.check(&document).unwrap();
+    let file = FiguresFile::load("figures/llm265").unwrap();
     FiguresFile { figures: file.whole(), ..file }
 }
 

@@ -4,7 +4,7 @@
 use crate::config::SweepFile;
 use crate::{Error, Progress, Shard};
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Complaint, Document};
+use trinity_config::{Complaint, Document};
 use trinity_numeric::hash::Fnv1a;
 use trinity_sim::Reason;
 #[cfg(not(feature = "threads"))]
@@ -70,19 +70,15 @@ impl Study {
     ///
     /// Where the file or a value set over it is wrong, pointing at it.
     pub fn load(request: &SweepRequest) -> Result<Self, Error> {
-        let mut document = match &request.text {
+        let document = match &request.text {
             Some(text) => Document::parse(&request.sweep, text)?,
             None => Document::load(&request.sweep)?,
         };
-        for assignment in &request.sets {
-            document.set(assignment)?;
-        }
-        Self::read(request.clone(), document)
+        Self::read(request.clone(), document.with(&request.sets)?)
     }
 
     fn read(request: SweepRequest, document: Document) -> Result<Self, Error> {
-        let file: SweepFile = document.read()?;
-        file.check(&document)?;
+        let file: SweepFile = document.checked()?;
         let plan = file.plan(&document, request.top)?;
         let replaced = of_runs(&file, &document)?;
         Ok(Self {
@@ -103,8 +99,7 @@ impl Study {
     ///
     /// Where the value cannot stand there.
     pub fn with(&self, assignment: &str) -> Result<Self, Error> {
-        let mut document = self.document.clone();
-        document.set(assignment)?;
+        let document = self.document.clone().with(&[assignment])?;
         let sets = self.sets.iter().cloned().chain([assignment.to_owned()]).collect();
         let request = SweepRequest { sweep: self.name.clone(), text: None, sets, top: self.plan.top };
         let study = Self::read(request, document)?;
