@@ -36,20 +36,14 @@ impl Assignment {
 pub struct Fragment<'a>(&'a Node);
 
 impl<'a> Fragment<'a> {
-    /// The fragment as a type of the caller's.
-    ///
-    /// # Errors
-    ///
-    /// Where the type refuses it, with the place it was written at.
+    /// The fragment as a type of the caller's. Fails where the type refuses it,
+    /// with the place it was written at.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Diagnostic> {
         de::read(self.0)
     }
 
     /// The fragment as what keys lead to: a table within a table for each.
-    ///
-    /// # Errors
-    ///
-    /// Where the type refuses it, with the place it was written at.
+    /// Fails where the type refuses it, with the place it was written at.
     pub fn read_under<T: DeserializeOwned>(self, keys: &[(String, Place)]) -> Result<T, Diagnostic> {
         de::read(&nested(keys, self.0.clone()))
     }

@@ -166,6 +166,11 @@ impl Document {
         settings
     }
 
+    /// The value under `path` with its provenance.
+    pub fn setting(&self, path: &str) -> Option<Setting> {
+        self.settings().into_iter().find(|setting| setting.path == path)
+    }
+
     /// Whether the value under `path` is written in the document itself, and not
     /// in one that it extends.
     pub fn says(&self, path: &str) -> bool {

@@ -65,11 +65,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Reads both parts and lays the overrides over them.
-    ///
-    /// # Errors
-    ///
-    /// Where a part or an override is wrong, pointing at it.
+    /// Reads both parts and lays the overrides over them. Fails where a part or
+    /// an override is wrong, pointing at it.
     pub fn load(request: &EstimateRequest) -> Result<Self, Error> {
         let parts =
             [("cluster", request.cluster.document("cluster")?), ("job", request.job.document("job")?)];
@@ -79,11 +76,8 @@ impl Study {
         Ok(Self { document, file, point })
     }
 
-    /// What the job costs on the cluster.
-    ///
-    /// # Errors
-    ///
-    /// Where the job cannot run on the cluster.
+    /// What the job costs on the cluster. Fails where the job cannot run on the
+    /// cluster.
     pub fn outcome(&self) -> Result<EstimateOutcome, Error> {
         let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
         let job = match estimate.chosen {
@@ -95,11 +89,8 @@ impl Study {
     }
 }
 
-/// What the job costs on the cluster.
-///
-/// # Errors
-///
-/// Where a configuration is wrong or the job cannot run on the cluster.
+/// What the job costs on the cluster. Fails where a configuration is wrong or
+/// the job cannot run on the cluster.
 pub fn estimate(request: &EstimateRequest) -> Result<EstimateOutcome, Error> {
     Study::load(request)?.outcome()
 }

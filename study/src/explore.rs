@@ -68,11 +68,8 @@ pub struct Explored {
     pub study: Study,
 }
 
-/// Explores. `keep` sees each new row of measured bits as it is found.
-///
-/// # Errors
-///
-/// Where the study, a codec or a tensor is wrong, the tensors lack a class that
+/// Explores. `keep` sees each new row of measured bits as it is found. Fails
+/// where the study, a codec or a tensor is wrong, the tensors lack a class that
 /// the study sends, no codec meets the quality, a codec that was asked for has
 /// no silicon figure, or nothing fits into the budget.
 pub fn explore(
@@ -213,11 +210,8 @@ fn judged(
     Ok((exploration, study))
 }
 
-/// Reads what an exploration chooses from.
-///
-/// # Errors
-///
-/// Where there is no such file, or it is wrong, pointing at it.
+/// Reads what an exploration chooses from. Fails where there is no such file,
+/// or it is wrong, pointing at it.
 pub fn choices(name: &str) -> Result<ExplorationFile, Error> {
     Ok(ExplorationFile::load(name)?)
 }

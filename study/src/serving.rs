@@ -114,11 +114,8 @@ pub fn serves(study: &Study) -> bool {
     study.file.study.serving.is_some()
 }
 
-/// The files besides the sweep that its points are read from.
-///
-/// # Errors
-///
-/// Where a scenario cannot be read.
+/// The files besides the sweep that its points are read from. Fails where a
+/// scenario cannot be read.
 pub fn traces(study: &Study) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for at in 0..study.file.scenarios.len() {
@@ -147,12 +144,8 @@ struct Job {
 }
 
 /// Plays every point at its rate, and searches for the highest rate that keeps
-/// its objectives.
-///
-/// # Errors
-///
-/// Where requests cannot be read or drawn, no point can serve, or the work is
-/// no longer wanted.
+/// its objectives. Fails where requests cannot be read or drawn, no point can
+/// serve, or the work is no longer wanted.
 pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Error> {
     let jobs = jobs(study)?;
     progress.begin(jobs.len() as u64, "serving");
@@ -182,11 +175,8 @@ pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Err
 }
 
 /// The service of a point and `count` requests at the rate stated, to be
-/// simulated by who wants to know how fast that goes.
-///
-/// # Errors
-///
-/// Where requests cannot be read or drawn, or GPUs make no engines.
+/// simulated by who wants to know how fast that goes. Fails where requests
+/// cannot be read or drawn, or GPUs make no engines.
 pub fn load(study: &Study, index: u64, count: u32) -> Result<(Service, Vec<ServingRequest>), Error> {
     let at = study.plan.space.scenario_of(index);
     let axes = serving_axes(study, index).into_iter().map(|(path, label)| format!("study.{path}={label}"));

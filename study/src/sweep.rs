@@ -22,12 +22,9 @@ pub use study::{Answer, Replaced, Study, SweepRequest};
 
 use crate::{Error, Progress};
 
-/// Evaluates every point and reads the answers off the fronts.
-///
-/// # Errors
-///
-/// Where no point can run, pointing at the value to blame, or the work is no
-/// longer wanted.
+/// Evaluates every point and reads the answers off the fronts. Fails where no
+/// point can run, pointing at the value to blame, or the work is no longer
+/// wanted.
 pub fn run(study: &Study, progress: &dyn Progress) -> Result<SweepOutcome, Error> {
     if crate::serving::serves(study) {
         return Err(Error::input("this sweep plays requests through a service", "run it as a serving study"));

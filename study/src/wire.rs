@@ -54,10 +54,8 @@ pub struct WireRow {
 }
 
 /// Every codec of every class at every target, the smallest sum of areas first.
-///
-/// # Errors
-///
-/// Where the NIC or a codec's file is wrong, pointing at it, or the rate is zero.
+/// Fails where the NIC or a codec's file is wrong, pointing at it, or the rate
+/// is zero.
 pub fn rows(request: &WireRequest<'_>, progress: &dyn Progress) -> Result<Vec<WireRow>, Error> {
     let rate_gbps = request.rate.gbit_per_s();
     if rate_gbps <= 0.0 {

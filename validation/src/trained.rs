@@ -48,7 +48,7 @@ fn damaged(why: String) -> Error {
 ///
 /// When the committed file is damaged.
 pub fn runs() -> Result<Vec<Run>, Error> {
-    recorded().map_err(|why| damaged(why.message))
+    recorded().map_err(|why| damaged(why.to_string()))
 }
 
 /// Bits per value: of activations in a pipeline, of weight gradients elsewhere.

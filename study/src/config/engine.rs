@@ -3,6 +3,7 @@
 //!
 //! Nothing here computes; `resolve()` hands plain data over.
 
+use super::names::{choices, names};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -12,29 +13,18 @@ use trinity_sim::serving::replica::{
     Preemption, Sliding, Transformer,
 };
 
-/// How prompts and decoded tokens share steps.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyName {
-    Mixed,
-    PromptsFirst,
+choices! {
+    /// How prompts and decoded tokens share steps.
+    PolicyName => Policy { Mixed, PromptsFirst }
+    /// A generation of GPUs, as launch recipes tell them apart.
+    GenerationName => Generation { Hopper, Blackwell }
+    /// A number format of weights.
+    FormatName => Format { Bf16, Fp8, Nvfp4, Int4, Mxfp4 }
 }
 
-/// A generation of GPUs, as launch recipes tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GenerationName {
-    Hopper,
-    Blackwell,
-}
-
-/// Models by what their steps are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClassName {
-    Dense,
-    Experts,
-    Latent,
+names! {
+    /// Models by what their steps are made of.
+    ClassName { Dense, Experts, Latent }
 }
 
 /// An engine: constants of all its versions, and what versions change.
@@ -241,24 +231,6 @@ impl ConstantsFile {
     }
 }
 
-impl PolicyName {
-    fn resolve(self) -> Policy {
-        match self {
-            Self::Mixed => Policy::Mixed,
-            Self::PromptsFirst => Policy::PromptsFirst,
-        }
-    }
-}
-
-impl GenerationName {
-    fn resolve(self) -> Generation {
-        match self {
-            Self::Hopper => Generation::Hopper,
-            Self::Blackwell => Generation::Blackwell,
-        }
-    }
-}
-
 impl From<Generation> for GenerationName {
     fn from(generation: Generation) -> Self {
         match generation {
@@ -284,29 +256,6 @@ pub struct AcceleratorFile {
     pub domain_gpus: u32,
 }
 
-/// A number format of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FormatName {
-    Bf16,
-    Fp8,
-    Nvfp4,
-    Int4,
-    Mxfp4,
-}
-
-impl FormatName {
-    fn resolve(self) -> Format {
-        match self {
-            Self::Bf16 => Format::Bf16,
-            Self::Fp8 => Format::Fp8,
-            Self::Nvfp4 => Format::Nvfp4,
-            Self::Int4 => Format::Int4,
-            Self::Mxfp4 => Format::Mxfp4,
-        }
-    }
-}
-
 impl Checked for AcceleratorFile {
     fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if crate::kernels::GPUS.contains(&self.kernels.as_str()) {
@@ -319,11 +268,8 @@ impl Checked for AcceleratorFile {
 }
 
 impl AcceleratorFile {
-    /// The GPU as plain data.
-    ///
-    /// # Errors
-    ///
-    /// When the built-in curves of its kernels are damaged.
+    /// The GPU as plain data. Fails when the built-in curves of its kernels are
+    /// damaged.
     pub fn resolve(&self) -> Result<Option<Accelerator>, Diagnostic> {
         let kernels = crate::kernels::of(&self.kernels)?;
         Ok(kernels.map(|kernels| Accelerator {

@@ -56,6 +56,17 @@ pub struct FigureFile {
     pub why: Option<String>,
 }
 
+impl FigureFile {
+    /// What `{each}` stands for in `texts`, in turn; nothing, once, where none has it.
+    pub fn each_in(&self, texts: &[&String]) -> Vec<Option<&str>> {
+        if texts.iter().any(|text| text.contains("{each}")) {
+            self.each.iter().map(|each| Some(each.as_str())).collect()
+        } else {
+            vec![None]
+        }
+    }
+}
+
 /// Numbers of a run: read off its output, or made from other cells.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -4,9 +4,9 @@
 //! A job names one; what neither states is the calibration's, or mixed precision
 //! without sharding.
 
-use super::names::RecomputeName;
+use super::names::{RecomputeName, names};
 use super::overlap::OverlapFile;
-use super::setter::{settable, values};
+use super::setter::settable;
 use super::software::{BUILT_IN, Calibrations};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,18 +17,16 @@ settable! {
     StatesFile { gradients, gradient_reduce, optimizer_bytes }
 }
 
-/// Order of micro-batches in a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScheduleName {
-    /// One forward, one backward pass, in chunks where the job interleaves.
-    #[serde(rename = "1f1b")]
-    OneFOneB,
-    /// Micro-batches from both ends, each direction's transfers behind the other's compute.
-    DualPipe,
+names! {
+    /// Order of micro-batches in a pipeline.
+    ScheduleName {
+        /// One forward, one backward pass, in chunks where the job interleaves.
+        #[serde(rename = "1f1b")]
+        OneFOneB,
+        /// Micro-batches from both ends, each direction's transfers behind the other's compute.
+        DualPipe,
+    }
 }
-
-values!(ScheduleName);
 
 /// What a training framework does beside the arithmetic.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

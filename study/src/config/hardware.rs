@@ -3,7 +3,7 @@
 use super::codec::CodecFile;
 use super::curves;
 use super::framework::FrameworkFile;
-use super::names::{AlgorithmName, TopologyName};
+use super::names::{AlgorithmName, TopologyName, names};
 use super::network::{Draw, NetworkFile, NicFile};
 use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
@@ -24,15 +24,10 @@ settable! {
     ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
 
-/// The CPU that launches kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CpuName {
-    X86,
-    Grace,
+names! {
+    /// The CPU that launches kernels.
+    CpuName { X86, Grace }
 }
-
-super::setter::values!(CpuName);
 
 /// The name that stands for no calibration.
 const UNCALIBRATED: &str = "none";

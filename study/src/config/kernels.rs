@@ -74,11 +74,7 @@ impl CurveFile {
 }
 
 impl KernelsFile {
-    /// The simulator's form of it.
-    ///
-    /// # Errors
-    ///
-    /// At the first curve that is none.
+    /// The simulator's form of it. Fails at the first curve that is none.
     pub fn resolve(&self, at: &At<'_>) -> Result<Kernels, Diagnostic> {
         let mut measured = Vec::with_capacity(self.curves.len());
         for (k, curve) in self.curves.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! How a job is cut over GPUs, in files: a table that states it, the word
 //! `best`, or a table that states some of it and leaves the rest to be chosen.
 
-use super::names::SplitName;
-use super::setter::{Key, Settable, Setter, settable, values};
+use super::names::{SplitName, names};
+use super::setter::{Key, Settable, Setter, settable};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -15,15 +15,13 @@ settable! {
     ParallelismTable { choose, tensor, sequence_parallel, pipeline, interleave, split, data, zero, expert, expert_tensor, context }
 }
 
-/// How a layout is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChooseName {
-    /// The one with the most tokens a second of those that fit in memory.
-    Best,
+names! {
+    /// How a layout is chosen.
+    ChooseName {
+        /// The one with the most tokens a second of those that fit in memory.
+        Best,
+    }
 }
-
-values!(ChooseName);
 
 /// How the job is cut over GPUs.
 #[derive(Clone, Debug, JsonSchema)]

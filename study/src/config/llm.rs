@@ -9,10 +9,10 @@ use trinity_sim::{Attention, Llm, Mamba, Moe, Window};
 
 settable! {
     LlmFile { layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, vocabulary, positions, biases, latent, window, mamba, moe, next_token_layers }
-    WindowFile { tokens, layers }
-    MambaFile { layers, attention_layers, heads, head_dim, state, groups }
+    Window { tokens, layers }
+    Mamba { layers, attention_layers, heads, head_dim, state, groups }
     LatentFile { query_rank, kv_rank, rope_dim, value_dim }
-    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers, latent, most_nodes }
+    Moe { experts, top_k, shared_experts, expert_ffn, dense_layers, latent, most_nodes }
 }
 
 /// A decoder-only transformer.
@@ -38,35 +38,14 @@ pub struct LlmFile {
     /// Latent attention (DeepSeek).
     pub latent: Option<LatentFile>,
     /// Layers that attend only to the last tokens.
-    pub window: Option<WindowFile>,
+    pub window: Option<Window>,
     /// State-space layers (Mamba-2).
-    pub mamba: Option<MambaFile>,
+    pub mamba: Option<Mamba>,
     /// Mixture of experts.
-    pub moe: Option<MoeFile>,
+    pub moe: Option<Moe>,
     /// Further layers that predict tokens beyond the next.
     #[serde(default)]
     pub next_token_layers: u32,
-}
-
-/// Layers with a sliding window.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct WindowFile {
-    pub tokens: u32,
-    pub layers: u32,
-}
-
-/// State-space layers; of the model's layers, those that are neither these nor
-/// attention are feed-forward layers.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MambaFile {
-    pub layers: u32,
-    pub attention_layers: u32,
-    pub heads: u32,
-    pub head_dim: u32,
-    pub state: u32,
-    pub groups: u32,
 }
 
 /// Latent attention: ranks and widths.
@@ -77,26 +56,6 @@ pub struct LatentFile {
     pub kv_rank: u32,
     pub rope_dim: u32,
     pub value_dim: u32,
-}
-
-/// Mixture of experts.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MoeFile {
-    pub experts: u32,
-    pub top_k: u32,
-    #[serde(default)]
-    pub shared_experts: u32,
-    pub expert_ffn: u32,
-    #[serde(default)]
-    pub dense_layers: u32,
-    /// Width that tokens are routed in, where it is not the hidden size.
-    #[serde(default)]
-    pub latent: u32,
-    /// Nodes that a token's experts may lie on (node-limited routing); any number
-    /// where it is not said.
-    #[serde(default)]
-    pub most_nodes: u32,
 }
 
 impl LlmFile {
@@ -119,25 +78,10 @@ impl LlmFile {
                 rope_dim: latent.rope_dim,
                 value_dim: latent.value_dim,
             }),
-            window: self.window.map(|window| Window { tokens: window.tokens, layers: window.layers }),
-            mamba: self.mamba.map(|mamba| Mamba {
-                layers: mamba.layers,
-                attention_layers: mamba.attention_layers,
-                heads: mamba.heads,
-                head_dim: mamba.head_dim,
-                state: mamba.state,
-                groups: mamba.groups,
-            }),
+            window: self.window,
+            mamba: self.mamba,
             next_token_layers: self.next_token_layers,
-            moe: self.moe.map(|moe| Moe {
-                experts: moe.experts,
-                top_k: moe.top_k,
-                shared_experts: moe.shared_experts,
-                expert_ffn: moe.expert_ffn,
-                dense_layers: moe.dense_layers,
-                latent: moe.latent,
-                most_nodes: moe.most_nodes,
-            }),
+            moe: self.moe,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! states both, totals decide unless `model = "parts"`, and `trinity validate`
 //! holds what the parts give against what the datasheet says.
 
-use super::setter::{settable, values};
+use super::names::names;
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{At, Complaint, DataRate, DataSize, Diagnostic, Frequency};
@@ -20,16 +21,14 @@ settable! {
     LinksFile { kind, count, bandwidth }
 }
 
-values! { GpuModelName, Frequency }
-
-/// What a GPU is modelled by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GpuModelName {
-    /// Stated rates and efficiency curves.
-    Totals,
-    /// Its parts: rates, area and power follow, kernels see every cache level.
-    Parts,
+names! {
+    /// What a GPU is modelled by.
+    GpuModelName {
+        /// Stated rates and efficiency curves.
+        Totals,
+        /// Its parts: rates, area and power follow, kernels see every cache level.
+        Parts,
+    }
 }
 
 /// A GPU by its parts.
@@ -152,11 +151,8 @@ pub struct LinksFile {
 }
 
 impl PartsFile {
-    /// The model's view, under a power limit.
-    ///
-    /// # Errors
-    ///
-    /// Where there are no data for the process, the memory or the links.
+    /// The model's view, under a power limit. Fails where there are no data for
+    /// the process, the memory or the links.
     pub fn resolve(&self, power_limit_w: f64) -> Result<Die, Error> {
         let constants = Constants::committed()?;
         let link = self.links.as_ref();
@@ -209,11 +205,8 @@ impl PartsFile {
         Ok(die)
     }
 
-    /// Complains about parts that no die can be made of.
-    ///
-    /// # Errors
-    ///
-    /// Where a count or size is none, or there are no data for it.
+    /// Complains about parts that no die can be made of. Fails where a count or
+    /// size is none, or there are no data for it.
     pub fn check_at(&self, at: &At<'_>, power_w: f64) -> Result<Die, Diagnostic> {
         at.positive(&[
             ("dies", f64::from(self.dies)),

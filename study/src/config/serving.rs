@@ -4,7 +4,8 @@
 //! this table says how many engines there are, how they share the work, and
 //! what the service owes. Nothing here computes.
 
-use super::setter::{settable, values};
+use super::names::names;
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{At, Diagnostic, Duration, Fraction};
@@ -15,8 +16,6 @@ settable! {
     ServingFile { rate, requests, most_requests, bound, seed, prompt, output, trace, gpus, prefill_gpus, transfer_bits, chunk, max_batch, reserved, prefix_hits, ttft_p99, tpot_p99, usd_per_gpu_hour }
     LengthsFile { distribution, tokens, least, most, mean, median, sigma }
 }
-
-values! { DistributionName }
 
 /// A service under load.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -109,14 +108,9 @@ pub struct LengthsFile {
     pub sigma: Option<f64>,
 }
 
-/// How lengths are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DistributionName {
-    Fixed,
-    Uniform,
-    Exponential,
-    LogNormal,
+names! {
+    /// How lengths are spread.
+    DistributionName { Fixed, Uniform, Exponential, LogNormal }
 }
 
 impl LengthsFile {
@@ -169,11 +163,8 @@ impl ServingFile {
         Length { first, most: self.most_requests as usize, bound: self.bound.get() }
     }
 
-    /// The service on engines like `point`.
-    ///
-    /// # Errors
-    ///
-    /// Where GPUs do not make whole engines: the field, and what is wrong.
+    /// The service on engines like `point`. Fails where GPUs do not make whole
+    /// engines: the field, and what is wrong.
     pub fn service(&self, point: &Point) -> Result<Service, (&'static str, String)> {
         let each = point.cluster.gpus.max(1);
         let engines = |key: &'static str, gpus: u32| {

@@ -212,11 +212,7 @@ impl Calibrations {
 
     /// The built-in ones, changed by `assignments` such as
     /// `a100.gpu.gemm-efficiency=0.7`; an assignment that names none of them has
-    /// no effect.
-    ///
-    /// # Errors
-    ///
-    /// When an assignment does not fit.
+    /// no effect. Fails when an assignment does not fit.
     pub fn load(assignments: &[String]) -> Result<Self, Diagnostic> {
         let mut by_name = BTreeMap::new();
         for name in BUILT_IN {

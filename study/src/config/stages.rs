@@ -1,7 +1,8 @@
 //! Encoders in files as lists of stages: leave one out, or put several side by
 //! side, and area, power and throughput follow.
 
-use super::setter::{settable, values};
+use super::names::{choices, names};
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,20 +11,27 @@ use trinity_silicon::stages::{Design, Stage, StageCount, Technology, XK264, XK26
 use trinity_silicon::table3::{self, THROUGHPUT_GBPS, Table3Row};
 use trinity_silicon::{Cost, InstanceRate};
 
-values!(DesignName, RateName, ScaleName);
-
 settable! {
     StagesFile { design, instance, instances, without, copies, scale }
 }
 
-/// The open RTL whose stages were counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DesignName {
-    /// H.264 Baseline encoder.
-    Xk264,
-    /// H.265 encoder, the stages that were synthesized.
-    Xk265,
+names! {
+    /// The open RTL whose stages were counted.
+    DesignName {
+        /// H.264 Baseline encoder.
+        Xk264,
+        /// H.265 encoder, the stages that were synthesized.
+        Xk265,
+    }
+
+    /// Whose areas and powers count.
+    ScaleName {
+        /// Gates and bits as synthesized.
+        AsCounted,
+        /// Scaled so that the whole design is its row of Table 3.
+        #[serde(rename = "table-3")]
+        Table3,
+    }
 }
 
 impl DesignName {
@@ -42,53 +50,24 @@ impl DesignName {
     }
 }
 
-/// What one instance delivers with every stage once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RateName {
-    /// 4K60 with 4:2:0 chroma, as the paper counts.
-    #[serde(rename = "4k60")]
-    #[schemars(rename = "4k60")]
-    Paper4k60,
-    /// The same, only luma carrying tensor values.
-    #[serde(rename = "4k60-luma")]
-    #[schemars(rename = "4k60-luma")]
-    Luma4k60,
-    /// What xk264's own page says.
-    #[serde(rename = "xk264-1080p60")]
-    #[schemars(rename = "xk264-1080p60")]
-    Xk2641080p60,
-    /// What xk265's own page says.
-    #[serde(rename = "xk265-4k30")]
-    #[schemars(rename = "xk265-4k30")]
-    Xk2654k30,
-    #[serde(rename = "1080p60-luma")]
-    #[schemars(rename = "1080p60-luma")]
-    Luma1080p60,
-}
-
-impl RateName {
-    fn resolve(self) -> InstanceRate {
-        match self {
-            Self::Paper4k60 => InstanceRate::Paper4k60,
-            Self::Luma4k60 => InstanceRate::Luma4k60,
-            Self::Xk2641080p60 => InstanceRate::Xk2641080p60,
-            Self::Xk2654k30 => InstanceRate::Xk2654k30,
-            Self::Luma1080p60 => InstanceRate::Luma1080p60,
-        }
+choices! {
+    /// What one instance delivers with every stage once.
+    RateName => InstanceRate {
+        /// 4K60 with 4:2:0 chroma, as the paper counts.
+        #[serde(rename = "4k60")]
+        Paper4k60,
+        /// The same, only luma carrying tensor values.
+        #[serde(rename = "4k60-luma")]
+        Luma4k60,
+        /// What xk264's own page says.
+        #[serde(rename = "xk264-1080p60")]
+        Xk2641080p60,
+        /// What xk265's own page says.
+        #[serde(rename = "xk265-4k30")]
+        Xk2654k30,
+        #[serde(rename = "1080p60-luma")]
+        Luma1080p60,
     }
-}
-
-/// Whose areas and powers count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScaleName {
-    /// Gates and bits as synthesized.
-    AsCounted,
-    /// Scaled so that the whole design is its row of Table 3.
-    #[serde(rename = "table-3")]
-    #[schemars(rename = "table-3")]
-    Table3,
 }
 
 /// An encoder made of stages.

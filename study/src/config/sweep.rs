@@ -278,11 +278,8 @@ impl SweepFile {
         self.study.point()
     }
 
-    /// Everything that the sweep evaluates.
-    ///
-    /// # Errors
-    ///
-    /// Where an axis, a scenario or an objective is nonsense, pointing at it.
+    /// Everything that the sweep evaluates. Fails where an axis, a scenario or
+    /// an objective is nonsense, pointing at it.
     pub fn plan(&self, document: &Document, top: usize) -> Result<SweepPlan, Diagnostic> {
         let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
         for at in 0..self.scenarios.len() {
@@ -334,11 +331,8 @@ impl SweepFile {
         })
     }
 
-    /// The sweep with what scenario `at` sets in its study.
-    ///
-    /// # Errors
-    ///
-    /// Where the scenario sets nonsense, pointing at it.
+    /// The sweep with what scenario `at` sets in its study. Fails where the
+    /// scenario sets nonsense, pointing at it.
     pub fn as_seen_by(&self, document: &Document, at: usize) -> Result<Seen, Diagnostic> {
         let document = self.document_of(document, at)?;
         Ok(Seen { file: document.read()?, document })

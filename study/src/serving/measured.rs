@@ -4,6 +4,7 @@
 //! Knows the built-in engines, GPUs and models by name; must not know where
 //! rows come from or what they are held against.
 
+use super::platform::{Ask, Platform};
 use crate::config::{
     AcceleratorFile, ClassName, EngineFile, GenerationName, Launched, LaunchesFile, TransformerFile,
 };
@@ -12,8 +13,7 @@ use std::collections::BTreeMap;
 use trinity_config::Document;
 use trinity_sim::serving::ServingError;
 use trinity_sim::serving::replica::{
-    Accelerator, ClosedLoop, EngineConstants, Handoff, Load, Placement, PrefillWorkers, Reuse, Scene,
-    StepTable, Transformer, play, replay,
+    Accelerator, ClosedLoop, EngineConstants, Load, Placement, PrefillWorkers, Scene, StepTable, play, replay,
 };
 
 /// Requests that a benchmark sends for each one in flight (InferenceX: ten).
@@ -22,9 +22,6 @@ const WAVES: u32 = 10;
 /// Loads whose lengths are drawn from 80 to 100 % of what is stated, as
 /// InferenceX does; others are taken to be exact.
 const DRAWN: [(u32, u32); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
-
-/// Least share of a drawn length.
-const LEAST_DRAWN: f64 = 0.8;
 
 /// A chance of acceptance that no fit exceeds.
 const MOST_ACCEPTED: f64 = 0.98;
@@ -84,6 +81,18 @@ pub struct Service {
 }
 
 impl Service {
+    fn ask(&self) -> Ask {
+        Ask {
+            model: self.model.clone(),
+            precision: self.precision.clone(),
+            gpu: self.gpu.clone(),
+            engine: self.engine.clone(),
+            version: self.version.clone(),
+            prompt_tokens: self.prompt_tokens,
+            answer_tokens: self.answer_tokens,
+        }
+    }
+
     /// What its launch is told apart by: of separate workers, those that decode.
     fn launched(&self) -> Launched<'_> {
         let (placement, separate) = match self.arrangement {
@@ -118,11 +127,7 @@ pub struct Expected {
 }
 
 impl Library {
-    /// Reads what is built in.
-    ///
-    /// # Errors
-    ///
-    /// When a built-in file is damaged.
+    /// Reads what is built in. Fails when a built-in file is damaged.
     pub fn load() -> Result<Self, Error> {
         let mut library = Self {
             engines: BTreeMap::new(),
@@ -194,30 +199,17 @@ impl Library {
         parallel::map(services, |service| self.expect(service))
     }
 
-    /// What `service` is expected to do.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that says what the model lacks for it.
+    /// What `service` is expected to do. Fails with a sentence that
+    /// says what the model lacks for it.
     pub fn expect(&self, service: &Service) -> Result<Expected, String> {
-        let engine = self.engine(&service.engine)?;
-        let gpu = self.accelerator(&service.gpu)?;
-        let file = self.model(&service.model)?;
-        let model = file.resolve(&service.precision).ok_or_else(|| {
-            unknown("precision", &service.precision, file.formats.keys().map(String::as_str))
-        })?;
-        let constants = engine
-            .resolve(&service.version, gpu.generation, file.class())
-            .ok_or_else(|| format!("engine `{}` has no versions", service.engine))?;
-        let sixteen_bit = matches!(service.precision.as_str(), "bf16" | "int4");
-        let usual = if sixteen_bit { 2.0 } else { engine.kv_bytes(gpu.generation) };
+        let mut platform = self.platform(&service.ask())?;
         let none = LaunchesFile::default();
         let launches = self.launches.get(&service.engine).unwrap_or(&none);
-        let acceptance = engine.constants.draft_acceptance.min(MOST_ACCEPTED);
-        let (constants, kv_bytes) = launches.settle(constants, &service.launched(), acceptance);
-        let kv_bytes = kv_bytes.unwrap_or(usual);
-        let asked = Asked { service, gpu, model, engine, launches, constants, kv_bytes };
-        asked.answer().map_err(|error| error.to_string())
+        let acceptance = platform.engine.constants.draft_acceptance.min(MOST_ACCEPTED);
+        let (constants, kv_bytes) = launches.settle(platform.constants, &service.launched(), acceptance);
+        platform.constants = constants;
+        platform.kv_value_bytes = kv_bytes.unwrap_or(platform.kv_value_bytes);
+        Asked { service, platform, launches }.answer().map_err(|error| error.to_string())
     }
 }
 
@@ -227,12 +219,8 @@ pub(super) fn unknown<'a>(kind: &str, name: &str, names: impl Iterator<Item = &'
 
 struct Asked<'a> {
     service: &'a Service,
-    gpu: &'a Accelerator,
-    model: Transformer,
-    engine: &'a EngineFile,
+    platform: Platform<'a>,
     launches: &'a LaunchesFile,
-    constants: EngineConstants,
-    kv_bytes: f64,
 }
 
 impl Asked<'_> {
@@ -245,16 +233,12 @@ impl Asked<'_> {
 
     fn load(&self, concurrency: u32) -> ClosedLoop {
         let (prompt, answer) = (self.service.prompt_tokens, self.service.answer_tokens);
-        let least = if DRAWN.contains(&(prompt, answer)) { LEAST_DRAWN } else { 1.0 };
-        let range = |tokens: u32| ((f64::from(tokens) * least).max(1.0), f64::from(tokens).max(1.0));
-        ClosedLoop {
-            concurrency,
-            requests: concurrency.saturating_mul(WAVES),
-            prompt: range(prompt),
-            answer: range(answer),
-            reuse: Reuse::default(),
-            seed: 12_345,
+        let load = self.service.ask().load(concurrency, WAVES);
+        if DRAWN.contains(&(prompt, answer)) {
+            return load;
         }
+        let exact = |(_, most): (f64, f64)| (most, most);
+        ClosedLoop { prompt: exact(load.prompt), answer: exact(load.answer), ..load }
     }
 
     fn table(
@@ -262,8 +246,8 @@ impl Asked<'_> {
         placement: &Placement,
         constants: &EngineConstants,
     ) -> Result<(StepTable, bool), ServingError> {
-        let (gpu, model) = (self.gpu, &self.model);
-        match StepTable::new(gpu, model, placement, constants, self.kv_bytes) {
+        let Platform { gpu, ref model, kv_value_bytes, .. } = self.platform;
+        match self.platform.table(placement, constants) {
             Ok(table) => {
                 let load = self.load(1);
                 let least = LEAST_REQUESTS_CACHED * (load.prompt.1 + load.answer.1);
@@ -271,7 +255,8 @@ impl Asked<'_> {
                 Ok((table.with_cache_tokens(tokens), false))
             }
             Err(ServingError::NoRoom { .. }) => {
-                let table = StepTable::without_memory_limit(gpu, model, placement, constants, self.kv_bytes)?;
+                let table =
+                    StepTable::without_memory_limit(gpu, model, placement, constants, kv_value_bytes)?;
                 Ok((table, true))
             }
             Err(error) => Err(error),
@@ -279,22 +264,22 @@ impl Asked<'_> {
     }
 
     fn aggregated(&self, placement: &Placement) -> Result<Expected, ServingError> {
-        let (table, beyond_memory) = self.table(placement, &self.constants)?;
+        let (table, beyond_memory) = self.table(placement, &self.platform.constants)?;
         let ranks = f64::from(placement.attention_data);
         let concurrency = (f64::from(self.service.concurrency) / ranks).round().max(1.0) as u32;
         // One rank is played; all of them write through one process.
-        let stream_s = self.constants.stream_s * ranks;
-        let constants = EngineConstants { stream_s, ..self.constants };
+        let stream_s = self.platform.constants.stream_s * ranks;
+        let constants = EngineConstants { stream_s, ..self.platform.constants };
         let played = replay(&table, &constants, &self.load(concurrency))?;
         Ok(Expected { ttft_s: played.ttft_s, tpot_s: played.tpot_s, beyond_memory })
     }
 
     fn disaggregated(&self, prefill: &Workers, decode: &Workers) -> Result<Expected, ServingError> {
-        let split = self.engine.constants;
-        let reading = split.reading(self.constants);
+        let (split, shared) = (self.platform.engine.constants, self.platform.constants);
+        let reading = split.reading(shared);
         let ranks = decode.count.saturating_mul(decode.placement.attention_data).max(1);
         let batch = self.launches.split_batch(&self.service.launched(), prefill.count, decode.count);
-        let writing = split.writing(self.constants, self.service.greatest_concurrency / ranks, batch);
+        let writing = split.writing(shared, self.service.greatest_concurrency / ranks, batch);
         let (prompts, one) = self.table(&prefill.placement, &reading)?;
         let (answers, other) = self.table(&decode.placement, &writing)?;
         let scene = Scene {
@@ -306,10 +291,7 @@ impl Asked<'_> {
                 engine: &reading,
                 workers: prefill.count,
                 ranks: prefill.placement.attention_data,
-                handoff: Handoff {
-                    fixed_s: split.handoff_ms * 1e-3,
-                    token_s: prompts.kv_token_bytes() / self.gpu.network_bytes_per_s,
-                },
+                handoff: self.platform.handoff(prompts.kv_token_bytes()),
             }),
         };
         let played = play(&scene, &Load::Closed(self.load(self.service.concurrency)))?;

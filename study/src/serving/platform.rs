@@ -38,11 +38,8 @@ pub struct Platform<'a> {
 }
 
 impl Library {
-    /// Resolves names.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names what is not known, and what is.
+    /// Resolves names. Fails with a sentence that names what is not known, and
+    /// what is.
     pub fn platform(&self, ask: &Ask) -> Result<Platform<'_>, String> {
         let engine = self.engine(&ask.engine)?;
         let gpu = self.accelerator(&ask.gpu)?;
@@ -60,11 +57,7 @@ impl Library {
 }
 
 impl Platform<'_> {
-    /// The table of a placement.
-    ///
-    /// # Errors
-    ///
-    /// As [`StepTable::new`].
+    /// The table of a placement. Fails as [`StepTable::new`].
     pub fn table(
         &self,
         placement: &Placement,

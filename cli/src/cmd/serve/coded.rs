@@ -8,7 +8,7 @@ use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::{Table, sig3};
 use std::path::PathBuf;
-use trinity_study::serving::coded::{Cell, Map, MapError, MapRequest, Place, Ratio, Verdict, map};
+use trinity_study::serving::coded::{Cell, Map, MapRequest, Place, Ratio, Verdict, map};
 use trinity_study::serving::measured::Library;
 
 /// Map what coding KV caches buys over context length and concurrency
@@ -77,11 +77,7 @@ pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Fai
         reused: args.reused,
         recorded: args.recorded.clone(),
     };
-    let map = map(library, &request).map_err(|error| match error {
-        MapError::Refused(why) => refused(&why),
-        MapError::File(why) => why.into(),
-        other => Failure::input(other),
-    })?;
+    let map = map(library, &request).map_err(refused)?;
     match ctx.json {
         true => ctx.print_json(&map)?,
         false => ctx.print(text(&map, ctx.colour))?,

@@ -51,7 +51,7 @@ pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Fa
         top: args.top as usize,
     };
     let started = Instant::now();
-    let outcome = find(library, &request).map_err(|error| refused(&error))?;
+    let outcome = find(library, &request).map_err(refused)?;
     if ctx.json {
         return ctx.print_json(&outcome);
     }
