@@ -1,11 +1,14 @@
 //! yosys to a netlist, OpenSTA to timing and power.
 
 use super::activity::Activity;
-use super::design::{Design, Failure, folder};
+use super::design::{Design, folder};
 use super::library::Library;
 use super::netlist::{self, Memory, Module};
-use super::simulate::sources;
-use crate::workspace::root;
+use crate::{
+    files::{ending_in, text as read, write},
+    tools::Failure,
+    workspace::root,
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -65,7 +68,7 @@ pub fn script() -> String {
 /// Every module of a design on its own, those below it as black boxes; the
 /// netlists together are the design's.
 pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure> {
-    let rtl = sources(&root().join("models/silicon/rtl"))?;
+    let rtl = ending_in(&root().join("models/silicon/rtl"), "sv");
     let mut text = String::new();
     for path in &rtl {
         text += &read(path)?;
@@ -359,11 +362,3 @@ pub fn block(design: &Design, netlist: Netlist, activity: &Activity) -> Result<B
 
 /// Gives OpenSTA the simulation's switching, then asks for timing and power.
 const ANNOTATE: &str = include_str!("annotate.tcl");
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-}
