@@ -36,7 +36,6 @@ enum Action {
     Bench(bench::BenchArgs),
 }
 
-/// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let library = Library::load()?;
     match &args.action {

@@ -245,7 +245,6 @@ fn maybe(value: Option<f64>) -> String {
     value.map_or(String::new(), percent)
 }
 
-/// The verdict on a set.
 fn verdict(line: &Line) -> &'static str {
     match (line.bar, line.breached) {
         (None, _) => "",

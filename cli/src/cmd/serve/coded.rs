@@ -180,19 +180,15 @@ fn page(map: &Map) -> Report {
             "TTFT, not coded over coded"
         };
         // One line for each number in flight.
-        let series = map.request.concurrencies.iter().map(|&concurrency| Series {
-            name: format!("{concurrency} in flight"),
-            points: map
-                .cells
-                .iter()
-                .filter(|cell| cell.place == place && cell.concurrency == concurrency)
-                .filter_map(|cell| Some((f64::from(cell.context), gain(cell)?.value)))
-                .collect(),
-            mark: Mark::Line,
+        let series = map.request.concurrencies.iter().map(|&concurrency| {
+            let cells =
+                map.cells.iter().filter(|cell| cell.place == place && cell.concurrency == concurrency);
+            let points = cells.filter_map(|cell| Some((f64::from(cell.context), gain(cell)?.value)));
+            Series::new(format!("{concurrency} in flight"), points, Mark::Line)
         });
-        let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
-        if !series.is_empty() {
-            let plot = Plot { x: Axis::log("context, tokens"), y: Axis::log(what), series };
+        let series = series.filter(|series| !series.points.is_empty());
+        let plot = Plot::new(Axis::log("context, tokens"), Axis::log(what), series);
+        if !plot.series.is_empty() {
             report.plot(format!("Cache {}: {what}", place.name()), &plot);
         }
     }
