@@ -123,7 +123,6 @@ impl Context {
         self.bar(ProgressBar::with_draw_target(Some(steps), self.draw_target()), "{pos}/{len}", what)
     }
 
-    /// A progress bar over bytes.
     pub fn progress_bytes(&self, bytes: u64, what: &str) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(bytes), self.draw_target());
         self.bar(bar, "{decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}", what)

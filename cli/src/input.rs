@@ -20,7 +20,6 @@ use std::time::Duration;
 /// How long a pipe may be without a writer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether a name stands for stdin.
 pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
@@ -56,7 +55,6 @@ fn open_pipe(path: &Path) -> io::Result<File> {
     })
 }
 
-/// An input's bytes, all of them.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = open(path).and_then(|(mut file, _)| file.read_to_end(&mut bytes));

@@ -9,12 +9,9 @@ use crate::table::sig3;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// One picture.
 #[derive(Debug, Clone, Default)]
 pub struct Plot {
-    /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
     pub y: Axis,
     /// What is drawn, in the order of the legend.
     pub series: Vec<Series>,
@@ -42,15 +39,12 @@ pub enum Scale {
 /// One curve or cloud of points.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// The name in the legend.
     pub name: String,
     /// The points, in drawing order.
     pub points: Vec<(f64, f64)>,
-    /// How they are drawn.
     pub mark: Mark,
 }
 
-/// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A line with a dot at each point.
@@ -66,13 +60,23 @@ const HEIGHT: f64 = 420.0;
 /// Left, right, top and bottom of the drawing area.
 const FRAME: [f64; 4] = [72.0, 560.0, 16.0, 364.0];
 
+impl Plot {
+    pub fn new(x: Axis, y: Axis, series: impl IntoIterator<Item = Series>) -> Self {
+        Self { x, y, series: series.into_iter().collect() }
+    }
+}
+
+impl Series {
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>, mark: Mark) -> Self {
+        Self { name: name.into(), points: points.into_iter().collect(), mark }
+    }
+}
+
 impl Axis {
-    /// A linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), scale: Scale::Linear }
     }
 
-    /// A logarithmic axis.
     pub fn log(label: impl Into<String>) -> Self {
         Self { label: label.into(), scale: Scale::Log }
     }

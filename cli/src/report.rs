@@ -59,7 +59,6 @@ pub struct Bar {
 }
 
 impl Report {
-    /// An empty report.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -75,12 +74,10 @@ impl Report {
         self.element("h2", text.as_ref())
     }
 
-    /// Adds a paragraph of plain text.
     pub fn paragraph(&mut self, text: impl AsRef<str>) -> &mut Self {
         self.element("p", text.as_ref())
     }
 
-    /// Adds a paragraph for each of these.
     pub fn paragraphs<S: AsRef<str>>(&mut self, texts: impl IntoIterator<Item = S>) -> &mut Self {
         texts.into_iter().fold(self, |report, text| report.paragraph(text))
     }
@@ -200,7 +197,6 @@ impl Report {
         self
     }
 
-    /// The whole page.
     pub fn html(&self) -> io::Result<String> {
         let title = escape(&self.title);
         let mut page = format!(
@@ -258,7 +254,8 @@ fn cells<C: AsRef<str>>(row: impl IntoIterator<Item = C>) -> String {
         .collect()
 }
 
-fn escape(text: &str) -> String {
+/// Text as it stands in a page or a picture.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -31,7 +31,6 @@ impl From<trinity_study::table::Table> for Table {
 }
 
 impl Table {
-    /// A table with these column headers.
     pub fn new<S: Into<String>>(headers: impl IntoIterator<Item = S>) -> Self {
         Self(trinity_study::table::Table::new(headers))
     }
@@ -48,7 +47,6 @@ impl Table {
         Columns { headers: Vec::new(), rows }
     }
 
-    /// The column headers.
     pub fn headers(&self) -> &[String] {
         self.0.headers()
     }
@@ -58,7 +56,6 @@ impl Table {
         self.0.rows()
     }
 
-    /// The table as a CSV.
     pub fn csv(&self) -> Result<Vec<u8>, Failure> {
         let mut csv = csv::Writer::from_writer(Vec::new());
         let lines = std::iter::once(self.headers()).chain(self.rows().iter().map(Vec::as_slice));
@@ -126,7 +123,6 @@ impl<R: Copy> Columns<R> {
         self
     }
 
-    /// The table of all columns.
     pub fn end(self) -> Table {
         let mut table = Table::new(self.headers);
         for (_, cells) in self.rows {

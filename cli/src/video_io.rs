@@ -390,17 +390,26 @@ fn read_pgm(bytes: &[u8]) -> Result<(Frame, usize), String> {
     if data.len() < expected {
         return Err(format!("the picture is cut short: {} of {expected} bytes", data.len()));
     }
-    let samples: Vec<u16> = if sample_bytes == 1 {
-        data[..expected].iter().map(|&b| u16::from(b)).collect()
-    } else {
-        data[..expected].chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect()
-    };
+    let samples = unpacked(&data[..expected], sample_bytes == 2);
     if let Some(sample) = samples.iter().find(|&&s| usize::from(s) > limit) {
         return Err(format!("a sample is {sample}, above the largest value {limit}"));
     }
     let planes = vec![Plane { width, height, samples }];
     let frame = Frame { chroma: Chroma::C400, depth, chroma_depth: depth, planes };
     Ok((frame, at + 1 + expected))
+}
+
+/// Samples out of bytes, or out of two each, as PGM and PNG have them.
+fn unpacked(data: &[u8], deep: bool) -> Vec<u16> {
+    match deep {
+        true => data.chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect(),
+        false => data.iter().map(|&b| u16::from(b)).collect(),
+    }
+}
+
+/// Bytes of samples, one each or two.
+fn packed(samples: impl IntoIterator<Item = u16>, deep: bool) -> impl Iterator<Item = u8> {
+    samples.into_iter().flat_map(move |sample| sample.to_be_bytes().into_iter().skip(usize::from(!deep)))
 }
 
 /// Grey PNGs as 4:0:0; colour as 4:4:4 with the planes G, B, R, the order
@@ -434,11 +443,7 @@ fn read_png(bytes: &[u8]) -> Result<Frame, String> {
         png::ColorType::Rgba => (4, Chroma::C444, &[1, 2, 0]),
         png::ColorType::Indexed => return Err("an indexed PNG did not expand".into()),
     };
-    let samples: Vec<u16> = if deep {
-        data.chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect()
-    } else {
-        data.iter().map(|&b| u16::from(b)).collect()
-    };
+    let samples = unpacked(&data, deep);
     let opaque = if deep { u16::MAX } else { 255 };
     if matches!(stride, 2 | 4)
         && samples.iter().skip(stride - 1).step_by(stride).any(|&alpha| alpha != opaque)
@@ -475,16 +480,9 @@ pub fn png_takes(frame: &Frame, colour: Colour) -> Result<png::ColorType, String
 pub fn write_png(frame: &Frame, colour: Colour) -> Result<Vec<u8>, String> {
     let kind = png_takes(frame, colour)?;
     let order: &[usize] = if kind == png::ColorType::Grayscale { &[0] } else { &[2, 0, 1] };
-    let mut data = Vec::with_capacity(2 * frame.samples());
-    for at in 0..frame.width() * frame.height() {
-        for &plane in order {
-            let [high, low] = frame.planes[plane].samples[at].to_be_bytes();
-            if frame.depth == 16 {
-                data.push(high);
-            }
-            data.push(low);
-        }
-    }
+    let pixels = 0..frame.width() * frame.height();
+    let samples = pixels.flat_map(|at| order.iter().map(move |&plane| frame.planes[plane].samples[at]));
+    let data: Vec<u8> = packed(samples, frame.depth == 16).collect();
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, frame.width() as u32, frame.height() as u32);
     encoder.set_color(kind);
@@ -503,13 +501,7 @@ pub fn write_pgm(frame: &Frame) -> Result<Vec<u8>, String> {
     }
     let limit = (1u32 << frame.depth) - 1;
     let mut bytes = format!("P5\n{} {}\n{limit}\n", frame.width(), frame.height()).into_bytes();
-    for sample in &frame.planes[0].samples {
-        let [high, low] = sample.to_be_bytes();
-        if limit > 255 {
-            bytes.push(high);
-        }
-        bytes.push(low);
-    }
+    bytes.extend(packed(frame.planes[0].samples.iter().copied(), limit > 255));
     Ok(bytes)
 }
 

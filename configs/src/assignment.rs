@@ -8,7 +8,7 @@
 
 use crate::de;
 use crate::diagnostic::{Diagnostic, Place};
-use crate::node::{Entry, Node, Value};
+use crate::node::{Entry, Node, Value, nested};
 use serde::de::DeserializeOwned;
 
 /// Keys that lead to a value, and the value.
@@ -35,26 +35,16 @@ impl Assignment {
 pub struct Fragment<'a>(&'a Node);
 
 impl<'a> Fragment<'a> {
-    /// The fragment as a type of the caller's.
-    ///
-    /// # Errors
-    ///
-    /// Where the type refuses it, with the place it was written at.
+    /// The fragment as a type of the caller's. Fails where the type refuses it,
+    /// with the place it was written at.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Diagnostic> {
         de::read(self.0)
     }
 
     /// The fragment as what keys lead to: a table within a table for each.
-    ///
-    /// # Errors
-    ///
-    /// Where the type refuses it, with the place it was written at.
+    /// Fails where the type refuses it, with the place it was written at.
     pub fn read_under<T: DeserializeOwned>(self, keys: &[(String, Place)]) -> Result<T, Diagnostic> {
-        let nested = keys.iter().rev().fold(self.0.clone(), |node, (key, place)| {
-            let entry = Entry { key: key.clone(), key_place: place.clone(), node };
-            Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
-        });
-        de::read(&nested)
+        de::read(&nested(keys, self.0.clone()))
     }
 
     /// The members of a table, each key with its place; none of anything else.

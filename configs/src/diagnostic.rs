@@ -62,7 +62,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// Without a place.
+    pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             place: None,
@@ -94,17 +95,20 @@ impl Diagnostic {
         std::iter::once(self).chain(others.into_vec().into_iter().flat_map(Self::flatten)).collect()
     }
 
-    pub(crate) fn at(mut self, place: &Place) -> Self {
+    /// The same, at a place.
+    pub fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
     }
 
-    pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
+    /// The same, with this beside the caret.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    pub(crate) fn help(mut self, help: Option<impl Into<String>>) -> Self {
+    /// The same, with what to try.
+    pub fn help(mut self, help: Option<impl Into<String>>) -> Self {
         self.help = help.map(Into::into);
         self
     }

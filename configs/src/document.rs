@@ -4,7 +4,7 @@ use crate::{
     assignment::Assignment,
     builtin, de,
     diagnostic::{Complaint, Diagnostic, Place, Source},
-    node::{Entry, Node, Value},
+    node::{Entry, Node, Value, nested},
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -114,6 +114,12 @@ impl Document {
         assign(&mut self.root, &keys, over)
     }
 
+    /// The document after [`Document::set`] of each assignment in turn.
+    pub fn with(mut self, assignments: &[impl AsRef<str>]) -> Result<Self, Diagnostic> {
+        assignments.iter().try_for_each(|assignment| self.set(assignment.as_ref()))?;
+        Ok(self)
+    }
+
     /// What [`Document::set`] would lay over this document and where, for who
     /// holds the values in a type and has a place to put one.
     pub fn assignment(&self, assignment: &str) -> Result<Assignment, Diagnostic> {
@@ -145,6 +151,11 @@ impl Document {
         let mut settings = Vec::new();
         collect(&self.root, String::new(), &mut settings);
         settings
+    }
+
+    /// The value under `path` with its provenance.
+    pub fn setting(&self, path: &str) -> Option<Setting> {
+        self.settings().into_iter().find(|setting| setting.path == path)
     }
 
     /// Whether the value under `path` is written in the document itself, and not
@@ -212,14 +223,6 @@ fn assign(target: &mut Node, keys: &[(String, Place)], over: Node) -> Result<(),
     }
     target.merge(nested(keys, over));
     Ok(())
-}
-
-/// `over` inside a table for each key.
-fn nested(keys: &[(String, Place)], over: Node) -> Node {
-    keys.iter().rev().fold(over, |node, (key, place)| {
-        let entry = Entry { key: key.clone(), key_place: place.clone(), node };
-        Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
-    })
 }
 
 fn collect(node: &Node, path: String, settings: &mut Vec<Setting>) {

@@ -13,7 +13,7 @@
 //! ```
 //! use schemars::JsonSchema;
 //! use serde::Deserialize;
-//! use trinity_config::{Area, Checked, Cited, Complaint, DataRate, Diagnostic, Document, Kind};
+//! use trinity_config::{Area, At, Checked, DataRate, Diagnostic, Document, Kind};
 //!
 //! /// A network card.
 //! #[derive(Debug, Deserialize, JsonSchema)]
@@ -21,16 +21,15 @@
 //! struct Nic {
 //!     bandwidth: DataRate,
 //!     area: Area,
-//!     #[schemars(with = "Cited<u32>")]
 //!     ports: u32,
 //! }
 //!
 //! impl Checked for Nic {
-//!     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+//!     fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
 //!         if self.ports > 0 {
 //!             return Ok(());
 //!         }
-//!         Err(document.complain("ports", &Complaint::new("a card without ports").expected("at least 1")))
+//!         at.refuse("ports", "a card without ports", "at least 1")
 //!     }
 //! }
 //!
@@ -88,9 +87,9 @@ mod units;
 pub use assignment::{Assignment, Fragment};
 pub use diagnostic::{Complaint, Diagnostic, Place, Source, nearest};
 pub use document::{Document, Setting};
-pub use kind::{Checked, Kind};
+pub use kind::{At, Checked, Kind};
 pub use mentioned::mentioned_files;
 pub use quantity::{
-    Area, BitDensity, Cited, DataRate, DataSize, Duration, Energy, EnergyPerBit, EnergyPerFlop, FlopRate,
-    Fraction, Frequency, GateCount, GateDensity, Length, Power, PowerDensity, Ratio, SampleRate,
+    Area, BitDensity, DataRate, DataSize, Duration, Energy, EnergyPerBit, EnergyPerFlop, FlopRate, Fraction,
+    Frequency, GateCount, GateDensity, Length, Power, PowerDensity, Ratio, SampleRate,
 };

@@ -37,6 +37,14 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
+/// `over` inside a table for each key.
+pub(crate) fn nested(keys: &[(String, Place)], over: Node) -> Node {
+    keys.iter().rev().fold(over, |node, (key, place)| {
+        let entry = Entry { key: key.clone(), key_place: place.clone(), node };
+        Node { value: Value::Table(vec![entry]), place: place.clone(), citation: None }
+    })
+}
+
 impl Node {
     /// Reads a whole TOML text.
     pub fn parse(source: &Arc<Source>) -> Result<Self, Diagnostic> {

@@ -6,9 +6,10 @@
 
 use crate::{
     diagnostic::Complaint,
+    kind::with_source,
     units::{self, Describe, Unreadable},
 };
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -44,21 +45,11 @@ fn checked(value: f64, text: &str, expected: &str) -> Result<f64, Complaint> {
     }
 }
 
-/// Any value may also be written with its source; the loader has taken it apart
-/// by the time a type sees it, so only the schema has to say so.
-fn schema(plain: serde_json::Value, what: &str, example: &str) -> Schema {
-    json_schema!({
-        "description": format!("{what}, such as {example}"),
-        "anyOf": [
-            plain,
-            {
-                "type": "object",
-                "properties": { "value": plain, "source": { "type": "string" }, "note": { "type": "string" } },
-                "required": ["value"],
-                "additionalProperties": false,
-            },
-        ],
-    })
+/// The schema of a quantity, which may be written with its source.
+fn schema(plain: &serde_json::Value, what: &str, example: &str) -> Schema {
+    let mut schema = with_source(plain);
+    schema["description"] = format!("{what}, such as {example}").into();
+    schema.try_into().unwrap_or_default()
 }
 
 /// Each line: the type, what it is called, an example, the unit it is kept in,
@@ -133,7 +124,7 @@ macro_rules! quantities {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                schema(serde_json::json!({ "type": "string" }), $what, concat!("\"", $example, "\""))
+                schema(&serde_json::json!({ "type": "string" }), $what, concat!("\"", $example, "\""))
             }
         }
     )*};
@@ -307,7 +298,7 @@ macro_rules! numbers {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                schema(serde_json::json!({ "type": ["number", "string"] }), $what, $example)
+                schema(&serde_json::json!({ "type": ["number", "string"] }), $what, $example)
             }
         }
     )*};
@@ -318,36 +309,6 @@ numbers! {
     Fraction("a fraction from 0 to 1", "0.8 or \"80 %\"", (0.0..=1.0))
     /// A ratio, such as a speed-up.
     Ratio("a ratio", "2.5 or \"2.5×\"", (0.0..=f64::MAX))
-}
-
-/// A plain value – a count, a name – that may be written with its source:
-/// `layers = { value = 32, source = "…" }`. The loader strips the source, so in
-/// the consumer's struct this is `T`; `#[schemars(with = "Cited<u32>")]` on the
-/// field tells the schema.
-#[derive(Debug, Clone, Copy)]
-pub struct Cited<T>(std::marker::PhantomData<T>);
-
-impl<T: JsonSchema> JsonSchema for Cited<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Cited{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let plain = generator.subschema_for::<T>().to_value();
-        json_schema!({ "anyOf": [
-            plain,
-            {
-                "type": "object",
-                "properties": { "value": plain, "source": { "type": "string" }, "note": { "type": "string" } },
-                "required": ["value"],
-                "additionalProperties": false,
-            },
-        ]})
-    }
 }
 
 #[cfg(test)]

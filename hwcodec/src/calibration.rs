@@ -7,6 +7,7 @@ use crate::fit::{self, EngineModel};
 use crate::recording::{Device, Recording};
 use crate::software::SoftwareCodec;
 pub use crate::stats::Measured;
+use crate::stats::Spread;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -60,22 +61,21 @@ pub struct Source {
 impl Calibration {
     /// Fits a recording.
     pub fn from_recording(recording: &Recording) -> Result<Self, Error> {
-        let spread = |s: crate::stats::Spread| Measured { value: s.median, low: s.low, high: s.high };
-        let copy = |direction: &str| {
+        let copy = |direction: &str| -> Option<Measured> {
             recording
                 .copies
                 .iter()
                 .filter(|c| c.direction == direction && c.pinned)
                 .max_by_key(|c| c.bytes)
-                .map(|c| spread(c.bytes_per_s.map(|b| b / 1e9)))
+                .map(|c| c.bytes_per_s.map(|b| b / 1e9).into())
         };
-        let worst_overlap = |engine: &str| {
+        let worst_overlap = |engine: &str| -> Option<Measured> {
             recording
                 .overlap
                 .iter()
                 .filter(|o| o.what.ends_with(&format!("{engine} ∥ gemm")))
                 .min_by(|a, b| a.fraction_of_ideal().total_cmp(&b.fraction_of_ideal()))
-                .map(|o| spread(o.parallel_s.map(|p| o.ideal_s() / p)))
+                .map(|o| o.parallel_s.map(|p| o.ideal_s() / p).into())
         };
         let energies: Vec<f64> = recording.energy.iter().map(|e| e.pj_per_sample_bit()).collect();
         Ok(Self {
@@ -86,7 +86,7 @@ impl Calibration {
                 .gemm
                 .iter()
                 .max_by_key(|g| g.size)
-                .map(|g| spread(g.flop_per_s.map(|f| f / 1e12))),
+                .map(|g| g.flop_per_s.map(|f| f / 1e12).into()),
             host_to_device_gb_per_s: copy("host-to-device"),
             device_to_host_gb_per_s: copy("device-to-host"),
             // A copy on the device reads and writes every byte.
@@ -97,7 +97,7 @@ impl Calibration {
             }),
             decode_overlap: worst_overlap("decode"),
             encode_overlap: worst_overlap("encode"),
-            nvdec_pj_per_bit: crate::stats::Spread::of(&energies).map(spread),
+            nvdec_pj_per_bit: Spread::of(&energies).map(Measured::from),
             compute: recording.compute.as_ref().map(ComputeModel::of),
             software: recording.line.as_ref().and_then(|line| SoftwareCodec::of(line, 8)),
         })
@@ -145,7 +145,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::recording::{CopyPoint, EnergyPoint, GemmPoint, OverlapPoint};
-    use crate::stats::Spread;
 
     fn about(median: f64) -> Spread {
         Spread { median, low: 0.9 * median, high: 1.1 * median, n: 20 }

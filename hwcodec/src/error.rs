@@ -73,7 +73,18 @@ const OUT_OF_MEMORY: i32 = 2;
 /// Codes after which a context is dead (ECC, hardware stack, illegal address, launch failure, unknown).
 const LOST: [i32; 6] = [46, 214, 700, 710, 719, 999];
 
+impl LeftOut {
+    pub(crate) fn new(what: impl Into<String>, error: &Error) -> Self {
+        Self { what: what.into(), why: error.to_string() }
+    }
+}
+
 impl Error {
+    /// A library of the CUDA toolkit that is not there.
+    pub(crate) fn no_toolkit(library: &'static str, package: &'static str) -> Self {
+        Self::NoLibrary { library, package, reason: "not found; it comes with the CUDA toolkit".into() }
+    }
+
     /// An error out of a driver result code.
     pub(crate) fn cuda(call: &'static str, code: i32, meaning: String) -> Self {
         match code {

@@ -349,29 +349,9 @@ mod tests {
         }
         Recording {
             format: crate::recording::FORMAT,
-            device: Device {
-                gpu: "made up".into(),
-                driver: "1".into(),
-                cuda: "13.0".into(),
-                date: "2026-01-01".into(),
-                nvdec_engines: 7,
-                nvenc_engines: 0,
-                memory_mib: 1,
-                host_threads: 1,
-                idle: None,
-            },
+            device: Device { gpu: "made up".into(), nvdec_engines: 7, ..Device::default() },
             decode,
-            encode: vec![],
-            copies: vec![],
-            gemm: vec![],
-            overlap: vec![],
-            energy: vec![],
-            delta: vec![],
-            wires: vec![],
-            verify: None,
-            compute: None,
-            line: None,
-            left_out: vec![],
+            ..Recording::default()
         }
     }
 

@@ -4,12 +4,21 @@
 
 use crate::error::{During, Error};
 use crate::sys::cuvid::Cuvid;
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, result, sys};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, PinnedHostSlice, result, sys};
 use cudarc::nvrtc;
 use std::sync::Arc;
 
 /// The name the dynamic linker knows NVDEC's library by.
 const LIBNVCUVID: &str = "libnvcuvid.so.1";
+
+/// Fails with a sentence where kernels cannot be compiled.
+pub fn require_nvrtc() -> Result<(), Error> {
+    // SAFETY: only tries to dlopen libnvrtc.
+    if !unsafe { nvrtc::sys::is_culib_present() } {
+        return Err(Error::no_toolkit("libnvrtc.so", "cuda-nvrtc"));
+    }
+    Ok(())
+}
 
 /// True when a CUDA driver can be loaded. cudarc panics without one, so
 /// everything else here asks first.
@@ -72,6 +81,14 @@ impl Gpu {
         self.context.mem_get_info().during("cuMemGetInfo")
     }
 
+    /// Filled host memory that copies need not be staged through.
+    pub(crate) fn pinned(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, Error> {
+        // SAFETY: u8 has no invalid values; filled just below.
+        let mut pinned = unsafe { self.context.alloc_pinned::<u8>(bytes) }.during("cuMemHostAlloc")?;
+        pinned.as_mut_slice().during("cuMemHostAlloc")?.fill(0x5a);
+        Ok(pinned)
+    }
+
     /// Fails with a sentence where less than `bytes` are free.
     pub fn require_memory(&self, bytes: usize, call: &'static str) -> Result<(), Error> {
         let (free, _) = self.memory()?;
@@ -92,14 +109,7 @@ impl Gpu {
 
     /// Compiles CUDA C++ for this GPU with NVRTC and takes one function of it.
     pub fn compile(&self, source: &str, kernel: &'static str) -> Result<CudaFunction, Error> {
-        // SAFETY: only tries to dlopen libnvrtc.
-        if !unsafe { nvrtc::sys::is_culib_present() } {
-            return Err(Error::NoLibrary {
-                library: "libnvrtc.so",
-                package: "cuda-nvrtc",
-                reason: "not found; it comes with the CUDA toolkit".into(),
-            });
-        }
+        require_nvrtc()?;
         let (major, minor) = self.context.compute_capability().during("cuDeviceGetAttribute")?;
         let options = nvrtc::CompileOptions {
             options: vec![format!("--gpu-architecture=compute_{major}{minor}"), "--std=c++17".into()],

@@ -1,5 +1,12 @@
 //! Our own CUDA kernels, compiled with NVRTC when a GPU is there.
 
+use cudarc::driver::LaunchConfig;
+
+/// Blocks of so many threads, in a row.
+pub(crate) fn grid(blocks: u32, threads: u32) -> LaunchConfig {
+    LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
+}
+
 /// Adds sparse values into a dense tensor. Indices within a chunk are
 /// distinct (a delta names each element once), so no atomics are needed.
 pub const SCATTER_ADD: &str = r#"

@@ -325,23 +325,18 @@ impl State {
             return Ok(c_int::from(wanted.surfaces));
         }
         let caps = capabilities(&self.cuvid, self.standard, chroma, depth)?;
-        let megablocks = wanted.coded.0.div_ceil(16) * wanted.coded.1.div_ceil(16);
         if !caps.supported {
             return Err(unsupported(format!("{} {chroma:?} at {depth} bit", self.standard.name())));
         }
-        if !(caps.min_width..=caps.max_width).contains(&wanted.coded.0)
-            || !(caps.min_height..=caps.max_height).contains(&wanted.coded.1)
-            || megablocks > caps.max_macroblocks
+        let (width, height) = wanted.coded;
+        let Capabilities { min_width, min_height, max_width, max_height, max_macroblocks, .. } = caps;
+        if !(min_width..=max_width).contains(&width)
+            || !(min_height..=max_height).contains(&height)
+            || width.div_ceil(16) * height.div_ceil(16) > max_macroblocks
         {
+            let limits = format!("{min_width}×{min_height} to {max_width}×{max_height}");
             return Err(unsupported(format!(
-                "{}×{} pictures ({}×{} to {}×{}, at most {} macroblocks)",
-                wanted.coded.0,
-                wanted.coded.1,
-                caps.min_width,
-                caps.min_height,
-                caps.max_width,
-                caps.max_height,
-                caps.max_macroblocks
+                "{width}×{height} pictures ({limits}, at most {max_macroblocks} macroblocks)"
             )));
         }
         self.create(wanted)
@@ -599,43 +594,26 @@ pub fn access_units(stream: &[u8], standard: Standard) -> Vec<&[u8]> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn access_units_keep_parameter_sets_with_their_picture_and_slices_together() {
+    /// How many NAL units each access unit has of a stream of such ones.
+    fn counts(standard: Standard, units: &[&[u8]]) -> Vec<usize> {
         let mut stream = Vec::new();
-        for rbsp in [
-            &[0x67u8, 1][..],
-            &[0x68, 1],
-            &[0x65, 0x80, 1],
-            &[0x65, 0x40, 1],
-            &[0x67, 1],
-            &[0x65, 0x80, 2],
-            &[0x65, 0x80, 3],
-        ] {
-            nal::write_unit(&mut stream, rbsp);
-        }
-        let units = access_units(&stream, Standard::H264);
-        assert_eq!(units.len(), 3);
-        assert_eq!(units.concat(), stream);
-        assert_eq!(nal::units(units[0]).count(), 4);
-        assert_eq!(nal::units(units[1]).count(), 2);
+        units.iter().for_each(|rbsp| nal::write_unit(&mut stream, rbsp));
+        let found = access_units(&stream, standard);
+        assert_eq!(found.concat(), stream);
+        found.into_iter().map(|unit| nal::units(unit).count()).collect()
     }
 
     #[test]
-    fn hevc_access_units_split_at_first_slice_segments() {
-        let mut stream = Vec::new();
-        for rbsp in [
-            &[0x40u8, 1, 1][..],
-            &[0x42, 1, 1],
-            &[0x26, 1, 0x80],
-            &[0x26, 1, 0x10],
-            &[0x50, 1, 2],
-            &[0x26, 1, 0x80],
-        ] {
-            nal::write_unit(&mut stream, rbsp);
-        }
+    fn access_units_keep_parameter_sets_with_their_picture_and_slices_together() {
+        let sets: [&[u8]; 2] = [&[0x67, 1], &[0x68, 1]];
+        let slices: [&[u8]; 2] = [&[0x65, 0x80, 1], &[0x65, 0x40, 1]];
+        let more: [&[u8]; 3] = [&[0x67, 1], &[0x65, 0x80, 2], &[0x65, 0x80, 3]];
+        assert_eq!(counts(Standard::H264, &[&sets[..], &slices, &more].concat()), [4, 2, 1]);
+        let sets: [&[u8]; 2] = [&[0x40, 1, 1], &[0x42, 1, 1]];
+        let slices: [&[u8]; 2] = [&[0x26, 1, 0x80], &[0x26, 1, 0x10]];
         // The suffix SEI (0x50) stays with the picture it follows.
-        let units = access_units(&stream, Standard::Hevc);
-        assert_eq!(units.iter().map(|u| nal::units(u).count()).collect::<Vec<_>>(), [5, 1]);
+        let more: [&[u8]; 2] = [&[0x50, 1, 2], &[0x26, 1, 0x80]];
+        assert_eq!(counts(Standard::Hevc, &[&sets[..], &slices, &more].concat()), [5, 1]);
     }
 
     #[test]

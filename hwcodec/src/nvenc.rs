@@ -160,11 +160,8 @@ impl Session {
         frames: impl IntoIterator<Item = &'f Frame>,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
-        let mut ring = self.ring.take().ok_or(Error::Nvenc {
-            call: "encode",
-            code: 11,
-            meaning: "encoder not initialized: call start first",
-        })?;
+        let none = refused("encode", 11, "encoder not initialized: call start first");
+        let mut ring = self.ring.take().ok_or(none)?;
         let outcome = self.encode_in(&mut ring, frames, &mut sink);
         self.ring = Some(ring);
         outcome
@@ -249,14 +246,10 @@ impl Session {
             || frame.chroma != settings.chroma
             || frame.depth != settings.depth
         {
-            return Err(Error::Nvenc {
-                call: "encode",
-                code: 8,
-                meaning: "a frame of another kind than started",
-            });
+            return Err(refused("encode", 8, "a frame of another kind than started"));
         }
         let Some(slot) = ring.free.pop() else {
-            return Err(Error::Nvenc { call: "encode", code: 14, meaning: "not enough buffer" });
+            return Err(refused("encode", 14, "not enough buffer"));
         };
         ring.in_flight.push_back(slot);
         // SAFETY: all-zero is valid for these plain C structs.
@@ -289,11 +282,9 @@ impl Session {
         ring.submitted += 1;
         match call!(self, nvEncEncodePicture, self.encoder, &mut picture) {
             // Without reordering this does not happen; if it did, the bitstream would never come.
-            Err(Error::Nvenc { code: api::NEED_MORE_INPUT, call, .. }) => Err(Error::Nvenc {
-                call,
-                code: api::NEED_MORE_INPUT,
-                meaning: "need more input in an intra stream",
-            }),
+            Err(Error::Nvenc { code: code @ api::NEED_MORE_INPUT, call, .. }) => {
+                Err(refused(call, code, "need more input in an intra stream"))
+            }
             other => other,
         }
     }
@@ -301,7 +292,7 @@ impl Session {
     /// Waits for the oldest picture in flight and hands its bits on.
     fn collect(&self, ring: &mut Ring, sink: &mut impl FnMut(&[u8])) -> Result<(), Error> {
         let Some(slot) = ring.in_flight.pop_front() else {
-            return Err(Error::Nvenc { call: "collect", code: 9, meaning: "nothing in flight" });
+            return Err(refused("collect", 9, "nothing in flight"));
         };
         // SAFETY: as above.
         let mut lock: api::LockBitstream = unsafe { std::mem::zeroed() };
@@ -338,6 +329,10 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn refused(call: &'static str, code: u32, meaning: &'static str) -> Error {
+    Error::Nvenc { call, code, meaning }
 }
 
 impl Drop for Session {

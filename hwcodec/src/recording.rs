@@ -20,7 +20,7 @@ use std::path::Path;
 pub const FORMAT: u32 = 2;
 
 /// Everything one run of `trinity measure` found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     pub format: u32,
     pub device: Device,
@@ -44,7 +44,7 @@ pub struct Recording {
 }
 
 /// Which machine, when.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Device {
     pub gpu: String,
     pub driver: String,

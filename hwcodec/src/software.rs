@@ -104,6 +104,16 @@ mod tests {
     }
 
     fn recorded() -> Recorded {
+        let beside = |multiprocessors, product_beside_s| Beside {
+            what: "encode".into(),
+            multiprocessors,
+            urgent: false,
+            apart: false,
+            product_alone_s: 0.8,
+            product_beside_s,
+            codec_alone_s: 1.0,
+            codec_beside_s: 1.0,
+        };
         let energy =
             |what: &str, busy_w| Energy { what: what.into(), idle_w: 100.0, busy_w, gb_per_s: 100.0 };
         Recorded {
@@ -115,31 +125,9 @@ mod tests {
                 speed(100, 0.02, 1_000_000_000),
                 speed(100, 1.0, 1_000),
             ],
-            beside: vec![
-                Beside {
-                    what: "encode".into(),
-                    multiprocessors: 10,
-                    urgent: false,
-                    apart: false,
-                    product_alone_s: 0.8,
-                    product_beside_s: 1.0,
-                    codec_alone_s: 1.0,
-                    codec_beside_s: 1.0,
-                },
-                Beside {
-                    what: "encode".into(),
-                    multiprocessors: 100,
-                    urgent: false,
-                    apart: false,
-                    product_alone_s: 0.8,
-                    product_beside_s: 8.0,
-                    codec_alone_s: 1.0,
-                    codec_beside_s: 1.0,
-                },
-            ],
+            beside: vec![beside(10, 1.0), beside(100, 8.0)],
             energy: vec![energy("encode, 8 states", 300.0), energy("decode, 8 states", 150.0)],
-            deltas: Vec::new(),
-            left_out: Vec::new(),
+            ..Recorded::default()
         }
     }
 

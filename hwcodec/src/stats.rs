@@ -1,6 +1,8 @@
 //! Medians with their confidence: how every timing here is reported.
 
+use crate::Error;
 use statrs::distribution::{Binomial, DiscreteCDF};
+use std::time::Instant;
 
 /// A repeated measurement: the median and a distribution-free confidence
 /// interval of it (order statistics, at least 95 % where `n` ≥ 6; the range
@@ -27,6 +29,11 @@ impl Spread {
         Some(Self { median, low: sorted[rank], high: sorted[n - 1 - rank], n })
     }
 
+    /// [`Spread::of`] timings of `what`; that there are none is an error.
+    pub(crate) fn timed(what: &str, values: &[f64]) -> Result<Self, Error> {
+        Self::of(values).ok_or_else(|| Error::Fit { what: what.into(), reason: "no repetitions".into() })
+    }
+
     /// The same measurement in another unit; a falling `f` swaps the bounds.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let (a, b) = (f(self.low), f(self.high));
@@ -39,6 +46,13 @@ impl Spread {
     }
 }
 
+/// Seconds of the wall that `work` takes.
+pub(crate) fn wall_s(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
 /// A measured value with the bounds of its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +60,12 @@ pub struct Measured {
     pub value: f64,
     pub low: f64,
     pub high: f64,
+}
+
+impl From<Spread> for Measured {
+    fn from(spread: Spread) -> Self {
+        Self { value: spread.median, low: spread.low, high: spread.high }
+    }
 }
 
 /// The largest r such that the r-th smallest and r-th largest values (from 0)

@@ -27,6 +27,10 @@ impl Spec {
     }
 }
 
+/// Formats beyond 8-bit 4:2:0 that NVDEC takes of H.265.
+pub const DEEPER: [(Chroma, u32); 5] =
+    [(Chroma::C420, 10), (Chroma::C420, 12), (Chroma::C444, 8), (Chroma::C444, 10), (Chroma::C444, 12)];
+
 /// A coded stream, cut into pictures, and what it must decode to.
 #[derive(Debug)]
 pub struct TestStream {

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};
 use crate::recording::VerifySummary;
-use crate::streams::{self, Encoder, Spec};
+use crate::streams::{self, DEEPER, Encoder, Spec};
 use rayon::prelude::*;
 use trinity_bits::{Chroma, Frame};
 
@@ -19,13 +19,7 @@ pub fn grid() -> Vec<Spec> {
             specs.push(spec(Standard::H264, Chroma::C420, 8));
             specs.push(spec(Standard::Hevc, Chroma::C420, 8));
             if qp % 12 == 6 || qp == 48 {
-                for (chroma, depth) in [
-                    (Chroma::C420, 10),
-                    (Chroma::C420, 12),
-                    (Chroma::C444, 8),
-                    (Chroma::C444, 10),
-                    (Chroma::C444, 12),
-                ] {
+                for (chroma, depth) in DEEPER {
                     specs.push(spec(Standard::Hevc, chroma, depth));
                 }
             }
@@ -81,15 +75,8 @@ pub fn run(
 }
 
 fn describe(spec: &Spec) -> String {
-    format!(
-        "{} {:?} {} bit {}×{} QP {}",
-        spec.standard.name(),
-        spec.chroma,
-        spec.depth,
-        spec.width,
-        spec.height,
-        spec.qp
-    )
+    let Spec { standard, chroma, depth, width, height, qp, .. } = spec;
+    format!("{} {chroma:?} {depth} bit {width}×{height} QP {qp}", standard.name())
 }
 
 /// Says where two sequences first differ.
@@ -98,22 +85,15 @@ pub fn first_difference(ours: &[Frame], theirs: &[Frame]) -> Option<String> {
         return Some(format!("{} pictures expected, {} decoded", ours.len(), theirs.len()));
     }
     ours.iter().zip(theirs).enumerate().find_map(|(n, (a, b))| {
-        if (a.width(), a.height()) != (b.width(), b.height()) {
-            return Some(format!(
-                "picture {n}: {}×{} expected, {}×{} decoded",
-                a.width(),
-                a.height(),
-                b.width(),
-                b.height()
-            ));
+        let ((width, height), found) = ((a.width(), a.height()), (b.width(), b.height()));
+        if (width, height) != found {
+            return Some(format!("picture {n}: {width}×{height} expected, {}×{} decoded", found.0, found.1));
         }
         a.planes.iter().zip(&b.planes).enumerate().find_map(|(c, (p, q))| {
             let at = p.samples.iter().zip(&q.samples).position(|(x, y)| x != y)?;
             let (x, y) = (at % p.width, at / p.width);
-            Some(format!(
-                "picture {n} plane {c} at ({x}, {y}): {} expected, {} decoded",
-                p.samples[at], q.samples[at]
-            ))
+            let (ours, theirs) = (p.samples[at], q.samples[at]);
+            Some(format!("picture {n} plane {c} at ({x}, {y}): {ours} expected, {theirs} decoded"))
         })
     })
 }

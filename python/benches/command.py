@@ -43,22 +43,23 @@ def timed(*command: str) -> float:
     return time.perf_counter() - start
 
 
+def encoding(trinity: str, source: Path, codec: str, threads: int, target: Path) -> list[str]:
+    words = [trinity, "encode", str(source), "--codec", codec, "--bits", str(BITS), "--threads", str(threads)]
+    return [*words, "--quiet", "--force", "-o", str(target)]
+
+
 def command(trinity: str, codec: str, threads: int, folder: Path) -> tuple[float, float]:
     """Seconds of encoding and decoding."""
-    coded, back = str(folder / "command.tri"), str(folder / "back.npy")
-    common = ["--threads", str(threads), "--quiet", "--force"]
-    encode = [trinity, "encode", str(folder / "in.npy"), "--codec", codec, "--bits", str(BITS), *common]
-    return timed(*encode, "-o", coded), timed(trinity, "decode", coded, *common, "-o", back)
+    coded = folder / "command.tri"
+    decode = [trinity, "decode", str(coded), "--threads", str(threads), "--quiet", "--force", "-o", str(folder / "back.npy")]
+    return timed(*encoding(trinity, folder / "in.npy", codec, threads, coded)), timed(*decode)
 
 
 def alone(trinity: str, codec: str, every: int, folder: Path) -> float:
     """Seconds of as many encodings at once, of one thread each."""
-    words = [trinity, "encode", str(folder / "in.npy"), "--codec", codec, "--bits", str(BITS)]
-    words += ["--threads", "1", "--quiet", "--force", "-o"]
+    words = [encoding(trinity, folder / "in.npy", codec, 1, folder / f"{n}.tri") for n in range(every)]
     start = time.perf_counter()
-    running = [
-        subprocess.Popen([*words, str(folder / f"{n}.tri")], stdout=subprocess.DEVNULL) for n in range(every)
-    ]
+    running = [subprocess.Popen(one, stdout=subprocess.DEVNULL) for one in words]
     if any(child.wait() for child in running):
         raise SystemExit("a command failed")
     return time.perf_counter() - start
@@ -104,9 +105,8 @@ def large(trinity: str, folder: Path, gigabytes: float) -> None:
     parameters = checkpoint(path, gigabytes)
     two = sorted(os.sched_getaffinity(0))[:2]
     for codec in ["trinity", "trinity-lite"]:
-        encode = [trinity, "encode", str(path), "--codec", codec, "--bits", str(BITS), "--threads", "2", "--force"]
-        words = ["taskset", "-c", ",".join(map(str, two)), *encode, "-o", str(folder / "model.tri")]
-        seconds = timed(*words)
+        encode = encoding(trinity, path, codec, 2, folder / "model.tri")
+        seconds = timed("taskset", "-c", ",".join(map(str, two)), *encode)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         size = (folder / "model.tri").stat().st_size
         print(

@@ -10,7 +10,6 @@ import os
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import trinity

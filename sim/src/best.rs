@@ -21,10 +21,7 @@ const MOST_CHUNKS: u32 = 12;
 
 /// The best layout of `job` on `cluster` by tokens a second, with what it
 /// costs; [`Estimate::chosen`] says which it is. What `search` states is kept.
-///
-/// # Errors
-///
-/// When no layout fits the cluster.
+/// Fails when no layout fits the cluster.
 pub fn best(cluster: &Cluster, job: &Job, search: &Search) -> Result<Estimate, Infeasible> {
     Ranked::of(cluster, job, 0, search).best(cluster, job)
 }
@@ -72,22 +69,12 @@ impl Ranked {
                     return;
                 }
             };
-            ranked.tried += 1;
-            match local.least_s(&laid_out) {
-                Some(least_s) => {
-                    let least_s = least_s / laid_out.tokens();
-                    ranked.candidates.push(Candidate { least_s, layout, local });
-                }
-                None => {
-                    let lacking = local.lacking(cluster);
-                    if let Infeasible::Memory { needed_gb, capacity_gb, kind } = lacking
-                        && needed_gb < least_gb
-                    {
-                        least_gb = needed_gb;
-                        ranked.refused =
-                            Infeasible::NoLayout { gpus: cluster.gpus, needed_gb, capacity_gb, kind };
-                    }
-                }
+            if let Some(Infeasible::Memory { needed_gb, capacity_gb, kind }) =
+                ranked.offer(cluster, layout, &laid_out, local)
+                && needed_gb < least_gb
+            {
+                least_gb = needed_gb;
+                ranked.refused = Infeasible::NoLayout { gpus: cluster.gpus, needed_gb, capacity_gb, kind };
             }
         });
         ranked.candidates.sort_by(|a, b| a.least_s.total_cmp(&b.least_s));
@@ -101,21 +88,27 @@ impl Ranked {
         for &recompute in recomputations(job) {
             let layout = Layout { recompute, ..Layout::of(job) };
             let laid_out = layout.apply(job, replica_batch);
-            match Local::of(cluster, &laid_out) {
-                Err(refused) => ranked.refused = refused,
-                Ok(local) => {
-                    ranked.tried += 1;
-                    match local.least_s(&laid_out) {
-                        Some(least_s) => {
-                            let least_s = least_s / laid_out.tokens();
-                            ranked.candidates.push(Candidate { least_s, layout, local });
-                        }
-                        None => ranked.refused = local.lacking(cluster),
-                    }
-                }
-            }
+            let refused = match Local::of(cluster, &laid_out) {
+                Err(refused) => Some(refused),
+                Ok(local) => ranked.offer(cluster, layout, &laid_out, local),
+            };
+            ranked.refused = refused.unwrap_or(ranked.refused);
         }
         ranked
+    }
+
+    /// Counts a layout that makes sense, and keeps it or says what it lacks.
+    fn offer(
+        &mut self,
+        cluster: &Cluster,
+        layout: Layout,
+        laid_out: &Job,
+        local: Local,
+    ) -> Option<Infeasible> {
+        self.tried += 1;
+        let Some(least_s) = local.least_s(laid_out) else { return Some(local.lacking(cluster)) };
+        self.candidates.push(Candidate { least_s: least_s / laid_out.tokens(), layout, local });
+        None
     }
 
     /// Layouts that fit.

@@ -51,27 +51,28 @@ fn in_network(channel: &Channel, ranks: u32, values: f64) -> f64 {
 
 /// Each rank ends with its share of the sum.
 pub fn reduce_scatter(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    match nccl_bytes(channel, channel.link.all_reduce, values) {
-        Some(bytes) if ranks > 1 => return nccl::half_all_reduce_s(&channel.link, ranks, bytes),
-        _ => {}
-    }
-    match (ranks, channel.link.all_reduce) {
-        (0 | 1, _) => 0.0,
-        (_, Algorithm::Direct) => direct_exchange(channel, ranks, values),
-        _ => ring_reduce_scatter(channel, ranks, values),
-    }
+    half_all_reduce(channel, ranks, values, direct_exchange, ring_reduce_scatter)
 }
 
 /// Each rank starts with its share of `values` and ends with all.
 pub fn all_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    match nccl_bytes(channel, channel.link.all_reduce, values) {
-        Some(bytes) if ranks > 1 => return nccl::half_all_reduce_s(&channel.link, ranks, bytes),
-        _ => {}
-    }
-    match (ranks, channel.link.all_reduce) {
-        (0 | 1, _) => 0.0,
-        (_, Algorithm::Direct) => direct_gather(channel, ranks, values),
-        _ => ring_all_gather(channel, ranks, values),
+    half_all_reduce(channel, ranks, values, direct_gather, ring_all_gather)
+}
+
+/// One half of an all-reduce, by the link's algorithm.
+fn half_all_reduce(
+    channel: &Channel,
+    ranks: u32,
+    values: f64,
+    direct: fn(&Channel, u32, f64) -> f64,
+    ring: fn(&Channel, u32, f64) -> f64,
+) -> f64 {
+    let algorithm = channel.link.all_reduce;
+    match (ranks, algorithm, nccl_bytes(channel, algorithm, values)) {
+        (0 | 1, ..) => 0.0,
+        (_, _, Some(bytes)) => nccl::half_all_reduce_s(&channel.link, ranks, bytes),
+        (_, Algorithm::Direct, None) => direct(channel, ranks, values),
+        _ => ring(channel, ranks, values),
     }
 }
 

@@ -5,7 +5,7 @@
 //! order in which micro-batches run.
 
 use crate::hardware::Cluster;
-use crate::job::{AttentionKernel, Job, Math, Phase, Recompute, Tuning};
+use crate::job::{AttentionKernel, Job, Math, Phase, Recompute};
 use crate::kernels::{Format, Matmul};
 use crate::llm::{Attention, Mamba, Moe};
 
@@ -349,12 +349,8 @@ pub fn layer(cluster: &Cluster, job: &Job, shape: &Shape, kind: Kind) -> Passes 
     if job.phase != Phase::Training {
         return Passes { forward, ..Passes::default() };
     }
-    // Two products for each forward one, but one where no weight is trained; a
-    // fused kernel computes scores again.
-    let products = match job.tuning {
-        Tuning::All => 2.0,
-        Tuning::Adapters => 1.0,
-    };
+    // A fused kernel computes scores again.
+    let products = job.tuning.backward_products();
     let attention_backward = match job.attention {
         AttentionKernel::Flash => cluster.gpu.software.attention_backward,
         AttentionKernel::Materialized => 2.0,
@@ -515,11 +511,7 @@ pub fn vocabulary(cluster: &Cluster, job: &Job, shape: &Shape) -> Passes {
     if job.phase != Phase::Training {
         return Passes { forward, ..Passes::default() };
     }
-    let products = match job.tuning {
-        Tuning::All => 2.0,
-        Tuning::Adapters => 1.0,
-    };
-    let backward = (logits.times(products) + softmax).times(losses);
+    let backward = (logits.times(job.tuning.backward_products()) + softmax).times(losses);
     Passes { forward, recompute: Work::default(), backward }
 }
 

@@ -10,11 +10,8 @@ use crate::schedule::{self, OnGpu};
 
 /// Time, energy, memory and area of `job` on `cluster`.
 ///
-/// Pure and free of allocation.
-///
-/// # Errors
-///
-/// When the job does not fit the cluster, with the reason.
+/// Pure and free of allocation. Fails when the job does not fit the cluster,
+/// with the reason.
 pub fn estimate(cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
     Local::of(cluster, job)?.estimate(cluster, job)
 }
@@ -36,7 +33,7 @@ impl Local {
         check_stages(job)?;
         let local = memory::local_parameters(job);
         let memory = memory::without_codec(cluster, job, &local);
-        let fits = memory.total_bytes() <= usable_bytes(cluster);
+        let fits = memory.total_bytes() <= cluster.gpu.usable_bytes();
         Ok(Self { memory, on_gpu: fits.then(|| OnGpu::of(cluster, job, local)) })
     }
 
@@ -72,7 +69,7 @@ impl Local {
         let memory =
             MemoryByKind { codec_staging_bytes: memory::codec_staging_bytes(cluster, job), ..self.memory };
         match &self.on_gpu {
-            Some(on_gpu) if memory.total_bytes() <= usable_bytes(cluster) => {
+            Some(on_gpu) if memory.total_bytes() <= cluster.gpu.usable_bytes() => {
                 Ok(whole(cluster, job, on_gpu, memory))
             }
             _ => Err(lacking(cluster, &memory)),
@@ -83,14 +80,9 @@ impl Local {
 fn lacking(cluster: &Cluster, memory: &MemoryByKind) -> Infeasible {
     Infeasible::Memory {
         needed_gb: memory.total_bytes() / 1e9,
-        capacity_gb: usable_bytes(cluster) / 1e9,
+        capacity_gb: cluster.gpu.usable_bytes() / 1e9,
         kind: memory.largest().0,
     }
-}
-
-/// What a job can fill of a GPU's memory.
-fn usable_bytes(cluster: &Cluster) -> f64 {
-    cluster.gpu.usable_bytes()
 }
 
 /// Time, energy and area of a job that fits.
@@ -118,11 +110,8 @@ fn whole(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, memory: MemoryByKind) -> 
 }
 
 /// Where the time of one iteration would go, whether or not the job fits in
-/// memory: what a run that is known to have finished is compared with.
-///
-/// # Errors
-///
-/// When the job makes no sense on the cluster.
+/// memory: what a run that is known to have finished is compared with. Fails
+/// when the job makes no sense on the cluster.
 pub fn time(cluster: &Cluster, job: &Job) -> Result<Breakdown, Infeasible> {
     check(cluster, job)?;
     check_network(cluster, job, &job.parallelism)?;

@@ -32,11 +32,8 @@ pub struct Timeline {
     pub spans: Vec<Span>,
 }
 
-/// Simulates one iteration.
-///
-/// # Errors
-///
-/// When the job does not fit the cluster, or its pipeline runs both ways.
+/// Simulates one iteration. Fails when the job does not fit the cluster, or its
+/// pipeline runs both ways.
 pub fn simulate(cluster: &Cluster, job: &Job) -> Result<Timeline, Infeasible> {
     estimate(cluster, job)?;
     if job.parallelism.schedule == Schedule::DualPipe && job.parallelism.pipeline > 1 {
@@ -277,45 +274,37 @@ impl<'a> Player<'a> {
                     "wire" => 2,
                     _ => 3,
                 };
-            self.timeline.spans.push(Span { track, name: name.clone(), kind, start_s: from, end_s: to });
+            self.span(track, name.clone(), kind, (from, to));
         }
-        self.timeline.spans.push(Span {
-            track: stage * 4,
-            name,
-            kind: "compute",
-            start_s: start,
-            end_s: end,
-        });
+        self.span(stage * 4, name, "compute", (start, end));
         end
+    }
+
+    fn span(
+        &mut self,
+        track: usize,
+        name: impl Into<String>,
+        kind: &'static str,
+        (start_s, end_s): (f64, f64),
+    ) {
+        self.timeline.spans.push(Span { track, name: name.into(), kind, start_s, end_s });
     }
 
     /// Gradients and weights over the data-parallel ranks, then the optimizer.
     fn reduce(&mut self, stage: usize, passes_end: f64) -> f64 {
-        let mut now = passes_end;
-        for reduce in &self.parts.reductions {
+        let (mut now, parts) = (passes_end, self.parts);
+        for reduce in &parts.reductions {
             let total_s = reduce_s(reduce);
             let beside = reduce.overlap * total_s;
             let end = now + total_s - beside.min(reduce.window_s);
             if total_s > 0.0 {
-                self.timeline.spans.push(Span {
-                    track: stage * 4 + 2,
-                    name: reduce.name.into(),
-                    kind: "reduce",
-                    start_s: end - total_s,
-                    end_s: end,
-                });
+                self.span(stage * 4 + 2, reduce.name, "reduce", (end - total_s, end));
             }
             now = end;
         }
         if self.training {
             let end = now + self.parts.optimizer_s;
-            self.timeline.spans.push(Span {
-                track: stage * 4,
-                name: "optimizer".into(),
-                kind: "optimizer",
-                start_s: now,
-                end_s: end,
-            });
+            self.span(stage * 4, "optimizer", "optimizer", (now, end));
             now = end;
         }
         now

@@ -6,11 +6,7 @@ use crate::outcome::{Exposed, Line};
 use crate::sweep::Point;
 use crate::{Estimate, Infeasible, Phase, Schedule};
 
-/// Explains a point.
-///
-/// # Errors
-///
-/// When the point cannot run.
+/// Explains a point. Fails when the point cannot run.
 pub fn explain(point: &Point) -> Result<(Estimate, Vec<Line>), Infeasible> {
     let (estimate, mut lines) = (point.estimate()?, Vec::new());
     if let Some(layout) = &estimate.chosen {
@@ -40,11 +36,8 @@ fn choice_lines(point: &Point, layout: &Layout, lines: &mut Vec<Line>) {
         let formula = format!("chosen: recompute = {name}, the least that fits in memory");
         return line("recompute", layout.recompute as u32, formula);
     }
-    line(
-        "layouts that fit",
-        u32::try_from(layouts.fitting()).unwrap_or(u32::MAX),
-        format!("of {tried} on {} GPUs; most tokens a second: {layout}", point.cluster.gpus),
-    );
+    let formula = format!("of {tried} on {} GPUs; most tokens a second: {layout}", point.cluster.gpus);
+    line("layouts that fit", u32::try_from(layouts.fitting()).unwrap_or(u32::MAX), formula);
     line("tensor", p.tensor, stated(search.tensor > 0).into());
     line("pipeline", p.pipeline, stated(search.pipeline > 0).into());
     line("interleave", p.schedule.chunks(), stated(search.interleave > 0).into());
@@ -80,56 +73,38 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     );
     line("forward", b.forward_s, per_stage);
     if job.phase == Phase::Training {
-        line(
-            "recompute",
-            b.recompute_s,
-            format!("forward again, as recompute = {} says", job.recompute.name()),
-        );
+        let formula = format!("forward again, as recompute = {} says", job.recompute.name());
+        line("recompute", b.recompute_s, formula);
         line("backward", b.backward_s, "two products for each forward one; 2.5 × fused attention".into());
-        line(
-            "optimizer",
-            b.optimizer_s,
-            "parameters of this GPU × (2 × state + gradient + weight bytes) ÷ memory bandwidth".into(),
-        );
+        let formula =
+            "parameters of this GPU × (2 × state + gradient + weight bytes) ÷ memory bandwidth".into();
+        line("optimizer", b.optimizer_s, formula);
     }
     let exposed = |e: &Exposed, overlap: f64, what: &str| {
         format!("{:.4} s in all − min({overlap} × all, compute it runs beside): {what}", e.total_s)
     };
     let o = &job.overlap;
-    line(
-        "tensor, exposed",
-        b.tensor.exposed_s,
-        exposed(&b.tensor, o.tensor, &format!("2 sums a layer and pass over {} ranks", p.tensor)),
+    let formula = exposed(&b.tensor, o.tensor, &format!("2 sums a layer and pass over {} ranks", p.tensor));
+    line("tensor, exposed", b.tensor.exposed_s, formula);
+    let formula =
+        exposed(&b.context, o.context, &format!("{} KV exchanges a layer", p.context.saturating_sub(1)));
+    line("context, exposed", b.context.exposed_s, formula);
+    let formula =
+        exposed(&b.expert, o.expert, &format!("2 all-to-alls a sparse layer over {} ranks", p.expert));
+    line("expert, exposed", b.expert.exposed_s, formula);
+    let formula = exposed(
+        &b.pipeline,
+        o.pipeline,
+        "tokens × hidden ÷ tensor values a boundary, encode ∥ wire ∥ decode in chunks",
     );
-    line(
-        "context, exposed",
-        b.context.exposed_s,
-        exposed(&b.context, o.context, &format!("{} KV exchanges a layer", p.context.saturating_sub(1))),
-    );
-    line(
-        "expert, exposed",
-        b.expert.exposed_s,
-        exposed(&b.expert, o.expert, &format!("2 all-to-alls a sparse layer over {} ranks", p.expert)),
-    );
-    line(
-        "pipeline, exposed",
-        b.pipeline.exposed_s,
-        exposed(
-            &b.pipeline,
-            o.pipeline,
-            "tokens × hidden ÷ tensor values a boundary, encode ∥ wire ∥ decode in chunks",
-        ),
-    );
+    line("pipeline, exposed", b.pipeline.exposed_s, formula);
     let reduction = match p.zero {
         crate::Zero::None => "all-reduce of gradients",
         crate::Zero::Parameters => "2 gathers of weights and 1 reduce-scatter of gradients a micro-batch",
         _ => "reduce-scatter of gradients, all-gather of weights",
     };
-    line(
-        "data, exposed",
-        b.data.exposed_s,
-        exposed(&b.data, o.data, &format!("{reduction} over {} ranks", p.data * p.context)),
-    );
+    let formula = exposed(&b.data, o.data, &format!("{reduction} over {} ranks", p.data * p.context));
+    line("data, exposed", b.data.exposed_s, formula);
     if job.phase != Phase::Training {
         let sent_on = job.phase == Phase::Prefill && job.kv_transfer > 0.0;
         let formula = if sent_on {
@@ -139,23 +114,20 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         };
         line("storage, exposed", b.storage.exposed_s, exposed(&b.storage, o.storage, formula));
     }
-    line(
-        "bubble",
-        b.bubble_s,
-        match p.schedule {
-            Schedule::DualPipe => {
-                format!(
-                    "({} ÷ 2 − 1) stages × (forward + half of the backward pass), filled from both ends",
-                    p.pipeline
-                )
-            }
-            _ => format!(
-                "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
-                p.pipeline,
-                p.schedule.chunks()
-            ),
-        },
-    );
+    let formula = match p.schedule {
+        Schedule::DualPipe => {
+            format!(
+                "({} ÷ 2 − 1) stages × (forward + half of the backward pass), filled from both ends",
+                p.pipeline
+            )
+        }
+        _ => format!(
+            "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
+            p.pipeline,
+            p.schedule.chunks()
+        ),
+    };
+    line("bubble", b.bubble_s, formula);
     let codec = &point.cluster.codec;
     if codec.gpu_share > 0.0 {
         let formula = format!(
@@ -170,36 +142,16 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
 
 /// What the time comes to: tokens, and how much of the GPU's arithmetic they use.
 fn result_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
-    let job = &point.job;
-    lines.push(Line {
-        group: "result",
-        name: "tokens a second",
-        value: estimate.tokens_per_s,
-        unit: "1/s",
-        formula: format!("{} tokens ÷ iteration", job.tokens()),
-    });
-    lines.push(Line {
-        group: "result",
-        name: "model TFLOP/s a GPU",
-        value: estimate.model_tflops_per_gpu,
-        unit: "TFLOP/s",
-        formula: format!(
-            "{:.4e} FLOPs of the model ÷ {} GPUs ÷ iteration",
-            job.model_flops(),
-            point.cluster.gpus
-        ),
-    });
-    lines.push(Line {
-        group: "result",
-        name: "MFU",
-        value: estimate.mfu,
-        unit: "",
-        formula: format!(
-            "that ÷ {:.4e} FLOP/s in {}",
-            point.cluster.gpu.peak_flops.of(job.precision.math),
-            job.precision.math.name()
-        ),
-    });
+    let (job, math) = (&point.job, point.job.precision.math);
+    let mut line =
+        |name, value, unit, formula| lines.push(Line { group: "result", name, value, unit, formula });
+    let tokens = format!("{} tokens ÷ iteration", job.tokens());
+    line("tokens a second", estimate.tokens_per_s, "1/s", tokens);
+    let flops =
+        format!("{:.4e} FLOPs of the model ÷ {} GPUs ÷ iteration", job.model_flops(), point.cluster.gpus);
+    line("model TFLOP/s a GPU", estimate.model_tflops_per_gpu, "TFLOP/s", flops);
+    let peak = point.cluster.gpu.peak_flops.of(math);
+    line("MFU", estimate.mfu, "", format!("that ÷ {peak:.4e} FLOP/s in {}", math.name()));
 }
 
 fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
@@ -210,45 +162,30 @@ fn memory_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     };
     let precision = &job.precision;
     let zero = job.parallelism.zero.stage();
-    line(
-        "weights",
-        memory.weights_bytes,
-        format!(
-            "parameters of the fullest stage × {} bits",
-            match job.phase {
-                Phase::Training => precision.weight_bits,
-                _ => job.compression.weight_bits.unwrap_or(precision.weight_bits),
-            }
-        ),
+    let formula = format!(
+        "parameters of the fullest stage × {} bits",
+        match job.phase {
+            Phase::Training => precision.weight_bits,
+            _ => job.compression.weight_bits.unwrap_or(precision.weight_bits),
+        }
     );
-    line(
-        "gradients",
-        memory.gradients_bytes,
-        format!("parameters × {} bits, ZeRO {zero}", precision.gradient_bits),
+    line("weights", memory.weights_bytes, formula);
+    let formula = format!("parameters × {} bits, ZeRO {zero}", precision.gradient_bits);
+    line("gradients", memory.gradients_bytes, formula);
+    let formula = format!("parameters × {} bytes, ZeRO {zero}", precision.optimizer_bytes_per_parameter);
+    line("optimizer", memory.optimizer_bytes, formula);
+    let formula = format!(
+        "kept a layer × layers a stage × micro-batches in flight, recompute {}",
+        job.recompute.name()
     );
-    line(
-        "optimizer",
-        memory.optimizer_bytes,
-        format!("parameters × {} bytes, ZeRO {zero}", precision.optimizer_bytes_per_parameter),
+    line("activations", memory.activations_bytes, formula);
+    let formula = format!(
+        "sequences × {} tokens × {} values × layers a stage × bits × (1 − {} spilled)",
+        job.sequence,
+        job.llm.kv_values_per_token_layer(),
+        job.kv_spill
     );
-    line(
-        "activations",
-        memory.activations_bytes,
-        format!(
-            "kept a layer × layers a stage × micro-batches in flight, recompute {}",
-            job.recompute.name()
-        ),
-    );
-    line(
-        "KV",
-        memory.kv_bytes,
-        format!(
-            "sequences × {} tokens × {} values × layers a stage × bits × (1 − {} spilled)",
-            job.sequence,
-            job.llm.kv_values_per_token_layer(),
-            job.kv_spill
-        ),
-    );
+    line("KV", memory.kv_bytes, formula);
     line("buffers", memory.buffers_bytes, "reserved by driver and runtime".into());
     line("codec staging", memory.codec_staging_bytes, "4 chunks a codec".into());
     line("total", memory.total_bytes(), format!("of {:.1} GB", point.cluster.gpu.usable_bytes() / 1e9));
@@ -266,57 +203,36 @@ fn energy_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
     let mut line =
         |name, value, formula| lines.push(Line { group: "energy", name, value, unit: "J", formula });
     let gpu = &cluster.gpu;
-    line(
-        "compute",
-        energy.compute_j,
-        format!("{gpus} GPUs × ({} − {}) W × compute time", tenth(gpu.power_w), tenth(gpu.idle_power_w)),
-    );
+    let formula =
+        format!("{gpus} GPUs × ({} − {}) W × compute time", tenth(gpu.power_w), tenth(gpu.idle_power_w));
+    line("compute", energy.compute_j, formula);
     line("GPU idle", energy.gpu_idle_j, format!("{gpus} GPUs × {} W × iteration", tenth(gpu.idle_power_w)));
-    line(
-        "wires",
-        energy.wire_j,
-        format!(
-            "bits sent × {:.1} pJ/bit inside nodes, {:.1} in adapters and {:.1} in switches between them",
-            cluster.intra.energy_j_per_bit * 1e12,
-            cluster.nic.energy_j_per_bit * 1e12,
-            cluster.levels.crossing(u64::from(gpus)).energy_j_per_bit * 1e12
-        ),
+    let formula = format!(
+        "bits sent × {:.1} pJ/bit inside nodes, {:.1} in adapters and {:.1} in switches between them",
+        cluster.intra.energy_j_per_bit * 1e12,
+        cluster.nic.energy_j_per_bit * 1e12,
+        cluster.levels.crossing(u64::from(gpus)).energy_j_per_bit * 1e12
     );
-    line(
-        "NIC idle",
-        energy.nic_idle_j,
-        format!("{gpus} × {} NICs × {} W × iteration", cluster.nics_per_gpu, cluster.nic.idle_power_w),
+    line("wires", energy.wire_j, formula);
+    let formula =
+        format!("{gpus} × {} NICs × {} W × iteration", cluster.nics_per_gpu, cluster.nic.idle_power_w);
+    line("NIC idle", energy.nic_idle_j, formula);
+    let formula = format!("{gpus} GPUs × {} W of ports × iteration", tenth(switch_idle_w(cluster)));
+    line("switch idle", energy.switch_idle_j, formula);
+    let formula = format!(
+        "values encoded × {:.2} nJ + values decoded × {:.2} nJ",
+        cluster.codec.encode_j_per_value * 1e9,
+        cluster.codec.decode_j_per_value * 1e9
     );
-    line(
-        "switch idle",
-        energy.switch_idle_j,
-        format!("{gpus} GPUs × {} W of ports × iteration", tenth(switch_idle_w(cluster))),
+    line("codec", energy.codec_j, formula);
+    let formula = format!(
+        "{gpus} × {} codecs × {:.3} W × iteration",
+        cluster.codecs_per_gpu, cluster.codec.idle_power_w
     );
-    line(
-        "codec",
-        energy.codec_j,
-        format!(
-            "values encoded × {:.2} nJ + values decoded × {:.2} nJ",
-            cluster.codec.encode_j_per_value * 1e9,
-            cluster.codec.decode_j_per_value * 1e9
-        ),
-    );
-    line(
-        "codec idle",
-        energy.codec_idle_j,
-        format!(
-            "{gpus} × {} codecs × {:.3} W × iteration",
-            cluster.codecs_per_gpu, cluster.codec.idle_power_w
-        ),
-    );
+    line("codec idle", energy.codec_idle_j, formula);
     line("total", energy.total_j(), "sum of the lines above".into());
-    lines.push(Line {
-        group: "result",
-        name: "energy a token",
-        value: estimate.energy_j_per_token,
-        unit: "J",
-        formula: format!("total ÷ {} tokens", point.job.tokens()),
-    });
+    let formula = format!("total ÷ {} tokens", point.job.tokens());
+    lines.push(Line::of("result", "energy a token", (estimate.energy_j_per_token, "J"), formula));
 }
 
 fn area_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
@@ -327,11 +243,8 @@ fn area_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         |name, value, formula| lines.push(Line { group: "area", name, value, unit: "mm²", formula });
     line("GPUs", area.gpu_mm2, format!("{gpus} × {} mm²", tenth(cluster.gpu.area_mm2)));
     line("NICs", area.nic_mm2, format!("{gpus} × {} × {} mm²", cluster.nics_per_gpu, cluster.nic.area_mm2));
-    line(
-        "codecs",
-        area.codec_mm2,
-        format!("{gpus} × {} × {:.3} mm²", cluster.codecs_per_gpu, cluster.codec.area_mm2),
-    );
+    let formula = format!("{gpus} × {} × {:.3} mm²", cluster.codecs_per_gpu, cluster.codec.area_mm2);
+    line("codecs", area.codec_mm2, formula);
     line("total", area.total_mm2(), "sum of the lines above".into());
 }
 

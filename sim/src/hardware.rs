@@ -220,15 +220,8 @@ impl Cluster {
                 Algorithm::Nccl => nccl::channels_used(size),
                 _ => 1.0,
             };
-            return Link {
-                bytes_per_s: self.intra.bytes_per_s * self.intra.efficiency * used / lanes,
-                latency_s: self.intra.latency_s,
-                launch_s: self.intra.launch_s,
-                topology: self.intra.topology,
-                switching: Switching::CutThrough,
-                all_reduce: self.intra.all_reduce,
-                energy_j_per_bit: self.intra.energy_j_per_bit,
-            };
+            let link = self.node_link();
+            return Link { bytes_per_s: link.bytes_per_s * used / lanes, ..link };
         }
         let members_in_node = (self.gpus_per_node / stride).clamp(1, size);
         let nics = self.nic.bytes_per_s * self.nics_per_gpu * self.inter_efficiency;

@@ -112,6 +112,17 @@ pub enum Tuning {
     Adapters,
 }
 
+impl Tuning {
+    /// Products of the backward pass for each forward one: two, but one where
+    /// no weight is trained.
+    pub(crate) fn backward_products(self) -> f64 {
+        match self {
+            Self::All => 2.0,
+            Self::Adapters => 1.0,
+        }
+    }
+}
+
 /// What data-parallel ranks share out among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Zero {

@@ -21,7 +21,7 @@ mod kind;
 mod measured;
 mod shape;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use curve::{Corner, Curve, MAX_CORNERS};
 pub use digits::{Steps, quantize};
@@ -44,11 +44,8 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Reads the curves of a GPU.
-    ///
-    /// # Errors
-    ///
-    /// When one of them is not what its kind asks for.
+    /// Reads the curves of a GPU. Fails when one of them is not what its kind
+    /// asks for.
     pub fn new(gpu: &str, device: Device, measured: &[Measured]) -> Result<Self, Error> {
         let mut curves = measured.iter().map(Curve::decode).collect::<Result<Vec<_>, _>>()?;
         curves.sort_by_key(|curve| curve.kind());
@@ -59,11 +56,7 @@ impl Kernels {
     }
 
     /// A GPU whose kernels all reach their rooflines: what a datasheet alone
-    /// promises, for GPUs that nobody measured.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::new`].
+    /// promises, for GPUs that nobody measured. Fails as [`Self::new`].
     pub fn at_rooflines(gpu: &str, device: Device) -> Result<Self, Error> {
         let count = |kind: Kind| kind.terms().iter().map(Term::len).sum::<usize>();
         let kinds: Vec<Kind> = Kind::all().collect();
@@ -100,11 +93,8 @@ impl Kernels {
         self.curve(kind).is_some()
     }
 
-    /// A product of `m` × `k` by `k` × `n` values.
-    ///
-    /// # Errors
-    ///
-    /// As of every query: a format that was not measured, a size that is none.
+    /// A product of `m` × `k` by `k` × `n` values. Fails as of every query: a
+    /// format that was not measured, a size that is none.
     pub fn matmul_s(&self, matmul: &Matmul) -> Result<Timed, Error> {
         let timed = self.time_at(Kind::Matmul(matmul.format), &matmul.coordinates(&self.device)?)?;
         // A curve that is followed beyond its points may fall below what the units can do.
@@ -113,84 +103,49 @@ impl Kernels {
     }
 
     /// Attention of new tokens over themselves and a cached prefix.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn context_attention_s(&self, attention: &ContextAttention) -> Result<Timed, Error> {
         self.time_at(Kind::ContextAttention(attention.kv), &attention.coordinates(&self.device)?)
     }
 
     /// Attention of one new token of each sequence over its cache.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn generation_attention_s(&self, attention: &GenerationAttention) -> Result<Timed, Error> {
         self.time_at(Kind::GenerationAttention(attention.kv), &attention.coordinates(&self.device)?)
     }
 
     /// The routed experts of one layer on one GPU: both products, activation,
     /// permutation; no shared expert, no exchange.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn moe_s(&self, moe: &Moe) -> Result<Timed, Error> {
         self.time_at(Kind::Moe(moe.format), &moe.coordinates(&self.device)?)
     }
 
     /// Latent attention of new tokens, without its projections.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn mla_context_s(&self, mla: &Mla) -> Result<Timed, Error> {
         self.time_at(Kind::MlaContext(mla.kv), &mla.context(&self.device)?)
     }
 
     /// Latent attention of one new token of each sequence, without its projections.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn mla_generation_s(&self, mla: &Mla) -> Result<Timed, Error> {
         self.time_at(Kind::MlaGeneration(mla.kv), &mla.generation(&self.device)?)
     }
 
     /// A whole block of DeepSeek-V3's latent attention with its projections, of new tokens.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn mla_context_module_s(&self, module: &MlaModule) -> Result<Timed, Error> {
         self.time_at(Kind::MlaContextModule(module.formats), &module.context(&self.device)?)
     }
 
     /// A whole block of DeepSeek-V3's latent attention with its projections, of
     /// one new token of each sequence.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn mla_generation_module_s(&self, module: &MlaModule) -> Result<Timed, Error> {
         self.time_at(Kind::MlaGenerationModule(module.formats), &module.generation(&self.device)?)
     }
 
     /// A collective among GPUs of one node or NVLink domain.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::matmul_s`].
     pub fn collective_s(&self, collective: &CollectiveShape) -> Result<Timed, Error> {
         self.time_at(Kind::Collective(collective.op), &collective.coordinates(&self.device)?)
     }
 
-    /// A kernel whose coordinates are known already.
-    ///
-    /// # Errors
-    ///
-    /// When the kind was not measured.
+    /// A kernel whose coordinates are known already. Fails when the kind was
+    /// not measured.
     pub fn time_at(&self, kind: Kind, at: &Coordinates) -> Result<Timed, Error> {
         match self.curve(kind) {
             Some(curve) => Ok(curve.time(at)),

@@ -1,5 +1,8 @@
 //! Decoder-only transformers by shape: what moves time or memory, no more.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 /// How a layer attends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attention {
@@ -27,7 +30,8 @@ pub enum Vocabulary {
 }
 
 /// State-space layers between those that attend (Mamba-2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mamba {
     pub layers: u32,
     /// Layers that attend; what is left of the model are feed-forward layers.
@@ -51,7 +55,8 @@ impl Mamba {
 }
 
 /// Layers that attend only to the last tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Window {
     pub tokens: u32,
     pub layers: u32,
@@ -72,21 +77,26 @@ pub struct Blocks {
 }
 
 /// Mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Moe {
     pub experts: u32,
     pub top_k: u32,
     /// Experts every token visits.
+    #[serde(default)]
     pub shared_experts: u32,
     /// Width of one expert.
     pub expert_ffn: u32,
     /// Layers at the start that stay dense.
+    #[serde(default)]
     pub dense_layers: u32,
     /// Width that tokens are projected to before they are routed; zero where
     /// they keep the hidden size.
+    #[serde(default)]
     pub latent: u32,
     /// Nodes that a token's experts may lie on (node-limited routing); zero
     /// where the router does not look.
+    #[serde(default)]
     pub most_nodes: u32,
 }
 
@@ -322,20 +332,8 @@ mod tests {
     #[test]
     fn deepseek_v3_has_671_billion_of_which_37_are_active() {
         let llm = Llm {
-            layers: 61,
-            hidden: 7168,
-            heads: 128,
-            kv_heads: 128,
             head_dim: 128,
-            ffn: 18432,
-            mlp: Mlp::SwiGlu,
-            vocab: 129_280,
-            vocabulary: Vocabulary::Untied,
-            positions: 0,
-            biases: false,
             attention: Attention::Latent { query_rank: 1536, kv_rank: 512, rope_dim: 64, value_dim: 128 },
-            window: None,
-            mamba: None,
             moe: Some(Moe {
                 experts: 256,
                 top_k: 8,
@@ -345,7 +343,7 @@ mod tests {
                 latent: 0,
                 most_nodes: 0,
             }),
-            next_token_layers: 0,
+            ..llama(61, 7168, 128, 128, 18432, 129_280)
         };
         assert!((llm.parameters() / 671.0e9 - 1.0).abs() < 0.002, "{}", llm.parameters());
         // The report's 37 billion leave the input embedding out (a lookup).

@@ -30,14 +30,19 @@ pub fn mean_layers_per_stage(job: &Job) -> f64 {
     f64::from(job.llm.layers) / f64::from(job.parallelism.pipeline)
 }
 
+/// Layers of the stage that memory is counted on.
+fn stage_layers(job: &Job) -> f64 {
+    match job.parallelism.split {
+        Split::Layers => f64::from(layers_per_stage(job)),
+        Split::Work => mean_layers_per_stage(job),
+    }
+}
+
 /// Parameters held by one GPU of the fullest stage, before ZeRO.
 pub fn local_parameters(job: &Job) -> LocalParameters {
     let llm = &job.llm;
     let t = f64::from(job.parallelism.tensor);
-    let layers = match job.parallelism.split {
-        Split::Layers => f64::from(layers_per_stage(job)),
-        Split::Work => mean_layers_per_stage(job),
-    };
+    let layers = stage_layers(job);
     let blocks = llm.blocks();
     let (shared, experts) = llm.moe.map_or((0.0, 0.0), |moe| {
         let router = f64::from(llm.hidden) * f64::from(moe.experts);
@@ -164,10 +169,6 @@ fn kept_layers(job: &Job) -> f64 {
 /// stages at the front, which have most micro-batches in flight, and the last,
 /// which has the loss.
 fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
-    let layers = match job.parallelism.split {
-        Split::Layers => f64::from(layers_per_stage(job)),
-        Split::Work => mean_layers_per_stage(job),
-    };
     let kept = match job.recompute {
         Recompute::Full => layer_input_bytes(job),
         _ => layer_activations_bytes(software, job),
@@ -178,7 +179,7 @@ fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
         _ => 0.0,
     };
     let first = kept_layers(job) * kept;
-    let last = layers * kept + logits_bytes(software, job);
+    let last = stage_layers(job) * kept + logits_bytes(software, job);
     working + first.max(last)
 }
 

@@ -39,6 +39,20 @@ pub struct Exposed {
     pub exposed_s: f64,
 }
 
+impl Exposed {
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self { total_s: self.total_s * factor, exposed_s: self.exposed_s * factor }
+    }
+}
+
+impl std::ops::Add for Exposed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { total_s: self.total_s + other.total_s, exposed_s: self.exposed_s + other.exposed_s }
+    }
+}
+
 /// Where the time of one iteration goes; the exposed parts sum to the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Breakdown {
@@ -290,4 +304,15 @@ pub struct Line {
     pub unit: &'static str,
     /// How the value comes about, with the point's own numbers.
     pub formula: String,
+}
+
+impl Line {
+    pub(crate) fn of(
+        group: &'static str,
+        name: &'static str,
+        (value, unit): (f64, &'static str),
+        formula: impl Into<String>,
+    ) -> Self {
+        Self { group, name, value, unit, formula: formula.into() }
+    }
 }

@@ -18,9 +18,10 @@ use crate::memory::{self, LocalParameters};
 use crate::outcome::{Breakdown, Exposed};
 use crate::software::STALLED_NODES;
 
-/// What one GPU moved and coded in one iteration.
+/// Transfers of one GPU: their time, and what they put on wires and through codecs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
+    time_s: f64,
     /// Bits this GPU sent between nodes.
     pub network_bits: f64,
     /// Energy of all bits this GPU sent, over any wire.
@@ -29,17 +30,7 @@ pub struct Traffic {
     pub decoded_values: f64,
 }
 
-/// One kind of transfer: its time and what it put on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Flow {
-    time_s: f64,
-    network_bits: f64,
-    wire_j: f64,
-    encoded_values: f64,
-    decoded_values: f64,
-}
-
-impl Flow {
+impl Traffic {
     fn times(self, factor: f64) -> Self {
         Self {
             time_s: self.time_s * factor,
@@ -49,16 +40,9 @@ impl Flow {
             decoded_values: self.decoded_values * factor,
         }
     }
-
-    fn add_to(&self, traffic: &mut Traffic) {
-        traffic.network_bits += self.network_bits;
-        traffic.wire_j += self.wire_j;
-        traffic.encoded_values += self.encoded_values;
-        traffic.decoded_values += self.decoded_values;
-    }
 }
 
-impl std::ops::Add for Flow {
+impl std::ops::Add for Traffic {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -114,7 +98,17 @@ struct Group<'a> {
     coded_bits: Option<f64>,
 }
 
-impl Group<'_> {
+impl<'a> Group<'a> {
+    /// `size` ranks `stride` apart, whose values have `raw` bits, or `coded` ones.
+    fn of(
+        cluster: &'a Cluster,
+        job: &'a Job,
+        (size, stride): (u32, u32),
+        (raw_bits, coded_bits): (f64, Option<f64>),
+    ) -> Self {
+        Self { cluster, job, size, stride, raw_bits, coded_bits }
+    }
+
     /// The channel the values take, raw or coded, and its time.
     fn choose(&self, transfer: Transfer, values: f64) -> (Channel, f64) {
         let link = self.cluster.link(self.size, self.stride);
@@ -146,9 +140,9 @@ impl Group<'_> {
         (channel, within_s + between_s)
     }
 
-    fn flow(&self, transfer: Transfer, values: f64) -> Flow {
+    fn flow(&self, transfer: Transfer, values: f64) -> Traffic {
         if self.size < 2 || values <= 0.0 {
-            return Flow::default();
+            return Traffic::default();
         }
         let (chosen, time_s) = self.choose(transfer, values);
         let (mut sent, encoded, decoded) = transfer.load(self.size, values);
@@ -163,7 +157,7 @@ impl Group<'_> {
         let (near, _) = self.cluster.members(self.size, self.stride);
         let outside = if leaves { 1.0 / f64::from(near) } else { 1.0 };
         let inside_j = bits * (1.0 - outside) * self.cluster.intra.energy_j_per_bit;
-        Flow {
+        Traffic {
             time_s,
             network_bits: if leaves { bits * outside } else { 0.0 },
             wire_j: bits * outside * chosen.link.energy_j_per_bit + inside_j,
@@ -175,9 +169,9 @@ impl Group<'_> {
     /// `tokens` of `width` values, each to `copies` experts spread over the
     /// group: what stays in the node crosses its wires, what leaves crosses the
     /// sender's own NIC, at the same time.
-    fn dispatch(&self, tokens: f64, width: f64, copies: u32) -> Flow {
+    fn dispatch(&self, tokens: f64, width: f64, copies: u32) -> Traffic {
         if self.size < 2 || tokens <= 0.0 {
-            return Flow::default();
+            return Traffic::default();
         }
         let n = f64::from(self.size);
         let copies = f64::from(copies);
@@ -196,12 +190,12 @@ impl Group<'_> {
         let outside = tokens * crossings * width;
         let part = |values: f64, link: Link, leaves: bool| {
             if values <= 0.0 {
-                return Flow::default();
+                return Traffic::default();
             }
             let (channel, time_s) = self.faster(link, |channel| collective::exchange(channel, values));
             let bits = values * channel.wire_bits;
             let codes = if channel.is_coded() { values } else { 0.0 };
-            Flow {
+            Traffic {
                 time_s,
                 network_bits: if leaves { bits } else { 0.0 },
                 wire_j: bits * channel.link.energy_j_per_bit,
@@ -211,7 +205,7 @@ impl Group<'_> {
         };
         let within = part(inside, self.cluster.node_link(), false);
         let between = part(outside, self.cluster.nic_link(self.size, self.stride), true);
-        Flow { time_s: within.time_s.max(between.time_s), ..(within + between) }
+        Traffic { time_s: within.time_s.max(between.time_s), ..(within + between) }
     }
 
     /// The faster of a raw and a coded channel over `link`, or the coded one
@@ -375,15 +369,15 @@ fn summed_blocks(job: &Job) -> f64 {
 /// Transfers of one micro-batch through one stage, forward and backward.
 #[derive(Clone, Copy, Debug, Default)]
 struct StageFlows {
-    tensor_forward: Flow,
-    tensor_backward: Flow,
-    context_forward: Flow,
-    context_backward: Flow,
-    expert_forward: Flow,
-    expert_backward: Flow,
+    tensor_forward: Traffic,
+    tensor_backward: Traffic,
+    context_forward: Traffic,
+    context_backward: Traffic,
+    expert_forward: Traffic,
+    expert_backward: Traffic,
     /// One boundary crossed once, in each direction.
-    pipeline_forward: Flow,
-    pipeline_backward: Flow,
+    pipeline_forward: Traffic,
+    pipeline_backward: Traffic,
 }
 
 impl StageFlows {
@@ -395,14 +389,7 @@ impl StageFlows {
         let hidden = f64::from(job.llm.hidden);
         let stream = shape.tokens * hidden;
         let raw_bits = job.precision.activation_bits;
-        let group = |size: u32, stride: u32, coded_bits: Option<f64>| Group {
-            cluster,
-            job,
-            size,
-            stride,
-            raw_bits,
-            coded_bits,
-        };
+        let group = |size, stride, coded| Group::of(cluster, job, (size, stride), (raw_bits, coded));
 
         let tensor = |coded_bits| {
             tensor_flow(&group(p.tensor, 1, coded_bits), job, stream).times(summed_blocks(job) * layers)
@@ -417,15 +404,15 @@ impl StageFlows {
         let context_steps = f64::from(p.context - 1) * layers * attend;
         let context =
             |coded| group(p.context, p.tensor, coded).flow(Transfer::SendRecv, kv).times(context_steps);
-        let context_forward = if p.context > 1 { context(c.activation_bits) } else { Flow::default() };
+        let context_forward = if p.context > 1 { context(c.activation_bits) } else { Traffic::default() };
         let context_backward = if p.context > 1 {
             context(c.activation_bits) + context(c.activation_gradient_bits)
         } else {
-            Flow::default()
+            Traffic::default()
         };
 
         let (expert_forward, expert_backward) = match job.llm.moe {
-            None => (Flow::default(), Flow::default()),
+            None => (Traffic::default(), Traffic::default()),
             Some(moe) => {
                 let share = if p.sequence_parallel { shape.tensor } else { 1.0 };
                 // The others wait for the rank that most tokens go to.
@@ -446,11 +433,11 @@ impl StageFlows {
             if p.pipeline > 1 {
                 boundary_group(cluster, job, coded_bits).flow(Transfer::SendRecv, boundary_values(job, shape))
             } else {
-                Flow::default()
+                Traffic::default()
             }
         };
         let training = job.phase == Phase::Training;
-        let backward = |flow: Flow| if training { flow } else { Flow::default() };
+        let backward = |flow: Traffic| if training { flow } else { Traffic::default() };
         Self {
             tensor_forward,
             tensor_backward: backward(tensor_backward),
@@ -470,14 +457,8 @@ fn boundary_group<'a>(cluster: &'a Cluster, job: &'a Job, coded_bits: Option<f64
     let p = &job.parallelism;
     let neighbours = p.tensor * p.context * p.data;
     let apart = cluster.leaves_node(p.pipeline, neighbours);
-    Group {
-        cluster,
-        job,
-        size: 2,
-        stride: if apart { neighbours.max(cluster.gpus_per_node) } else { neighbours },
-        raw_bits: job.precision.activation_bits,
-        coded_bits,
-    }
+    let stride = if apart { neighbours.max(cluster.gpus_per_node) } else { neighbours };
+    Group::of(cluster, job, (2, stride), (job.precision.activation_bits, coded_bits))
 }
 
 /// What one GPU hands to the next stage: tensor-parallel ranks share the work.
@@ -486,7 +467,7 @@ fn boundary_values(job: &Job, shape: &Shape) -> f64 {
 }
 
 /// One of the two sums of a tensor-parallel layer.
-fn tensor_flow(group: &Group<'_>, job: &Job, stream: f64) -> Flow {
+fn tensor_flow(group: &Group<'_>, job: &Job, stream: f64) -> Traffic {
     if job.parallelism.sequence_parallel {
         group.flow(Transfer::ReduceScatter, stream) + group.flow(Transfer::AllGather, stream)
     } else {
@@ -583,8 +564,7 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
     let hidden_s = pipeline_e.total_s - pipeline_e.exposed_s;
     pipeline_e.exposed_s -= spared_s(job, stage, flows, &pipeline_e);
     let waiting_s = exchange_s(cluster, job);
-    pipeline_e.total_s += waiting_s;
-    pipeline_e.exposed_s += waiting_s;
+    pipeline_e = pipeline_e + Exposed { total_s: waiting_s, exposed_s: waiting_s };
     let floor_s = layers_per_stage(job) * compute::launch_floor_s(cluster, job);
     let busy_s = body_s + tensor_e.exposed_s + expert_e.exposed_s;
     let launched = Stage { body: stage.body.stretched(floor_s - busy_s), ..*stage };
@@ -592,24 +572,22 @@ fn training(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) ->
     let pipeline_time = Pipeline::of(job, &launched, between_s, hidden_s, microbatches);
     let slowest = &pipeline_time.slowest;
     for flow in [tensor, context, expert, pipeline] {
-        flow.times(microbatches).add_to(&mut traffic);
+        traffic = traffic + flow.times(microbatches);
     }
 
     let data = DataParallel { cluster, job, local };
     let (data_flow, data_e) = data.exposed(slowest, microbatches);
-    data_flow.add_to(&mut traffic);
+    traffic = traffic + data_flow;
 
-    let scale =
-        |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
     let breakdown = Breakdown {
         forward_s: slowest.forward.time_s * microbatches,
         recompute_s: slowest.recompute.time_s * microbatches,
         backward_s: slowest.backward.time_s * microbatches,
         optimizer_s: optimizer.time_s + cluster.gpu.software.step_s,
-        tensor: scale(tensor_e),
-        context: scale(context_e),
-        expert: scale(expert_e),
-        pipeline: scale(pipeline_e),
+        tensor: tensor_e.times(microbatches),
+        context: context_e.times(microbatches),
+        expert: expert_e.times(microbatches),
+        pipeline: pipeline_e.times(microbatches),
         data: data_e,
         storage: Exposed::default(),
         bubble_s: (pipeline_time.total_s - microbatches * (slowest.time_s() + between_s)).max(0.0),
@@ -632,29 +610,21 @@ struct DataParallel<'a> {
 impl DataParallel<'_> {
     /// Dense parameters are copied over data × context ranks, experts over
     /// those that hold the same ones.
-    fn sum(&self, transfer: Transfer, raw_bits: f64, coded_bits: Option<f64>) -> Flow {
+    fn sum(&self, transfer: Transfer, raw_bits: f64, coded_bits: Option<f64>) -> Traffic {
         let p = &self.job.parallelism;
         let (cluster, job) = (self.cluster, self.job);
         let held = p.schedule.stages_held();
-        let dense = Group { cluster, job, size: p.data * p.context, stride: p.tensor, raw_bits, coded_bits }
-            .flow(transfer, self.local.dense * held);
-        let experts = Group {
-            cluster,
-            job,
-            size: p.expert_copies(),
-            stride: p.expert * if p.expert_tensor < p.tensor { 1 } else { p.tensor * p.context },
-            raw_bits,
-            coded_bits,
-        }
-        .flow(transfer, self.local.experts * held);
-        dense + experts
+        let group = |size, stride| Group::of(cluster, job, (size, stride), (raw_bits, coded_bits));
+        let apart = p.expert * if p.expert_tensor < p.tensor { 1 } else { p.tensor * p.context };
+        group(p.data * p.context, p.tensor).flow(transfer, self.local.dense * held)
+            + group(p.expert_copies(), apart).flow(transfer, self.local.experts * held)
     }
 
-    fn exposed(&self, stage: &Passes, microbatches: f64) -> (Flow, Exposed) {
+    fn exposed(&self, stage: &Passes, microbatches: f64) -> (Traffic, Exposed) {
         let job = self.job;
         if job.tuning == Tuning::Adapters {
             // Gradients of adapters are a thousandth of the weights'.
-            return (Flow::default(), Exposed::default());
+            return (Traffic::default(), Exposed::default());
         }
         let (overlap, gathers) = (job.overlap.data, job.overlap.gather);
         let gradient_bits = job.precision.gradient_reduce_bits;
@@ -671,10 +641,7 @@ impl DataParallel<'_> {
                 let gather = self.sum(Transfer::AllGather, weight_bits, weight_coded);
                 let s = expose(scatter.time_s, overlap, stage.backward.time_s);
                 let g = expose(gather.time_s, gathers, stage.forward.time_s);
-                (
-                    scatter + gather,
-                    Exposed { total_s: s.total_s + g.total_s, exposed_s: s.exposed_s + g.exposed_s },
-                )
+                (scatter + gather, s + g)
             }
             Zero::Parameters => {
                 let efficiency = self.cluster.gpu.software.gather_efficiency;
@@ -685,17 +652,12 @@ impl DataParallel<'_> {
                 // Gathered for the forward and again for the backward pass.
                 let forward = expose(gather.time_s, gathers, stage.forward.time_s);
                 let backward = self.sharded_backward(gather.time_s, scatter.time_s, stage);
-                let exposed = Exposed {
-                    total_s: (forward.total_s + backward.total_s) * microbatches,
-                    exposed_s: (forward.exposed_s + backward.exposed_s) * microbatches,
-                };
-                ((gather.times(2.0) + scatter).times(microbatches), exposed)
+                let flow = (gather.times(2.0) + scatter).times(microbatches);
+                (flow, (forward + backward).times(microbatches))
             }
         };
         let tied = self.tied_embedding();
-        let exposed =
-            Exposed { total_s: exposed.total_s + tied.time_s, exposed_s: exposed.exposed_s + tied.time_s };
-        (flow + tied, exposed)
+        (flow + tied, exposed + Exposed { total_s: tied.time_s, exposed_s: tied.time_s })
     }
 
     /// Weights gathered again and gradients scattered, beside the backward pass.
@@ -711,27 +673,17 @@ impl DataParallel<'_> {
     }
 
     /// First and last stage hold the same matrix and add its gradients.
-    fn tied_embedding(&self) -> Flow {
-        let p = &self.job.parallelism;
-        if self.job.llm.vocabulary == Vocabulary::Untied || p.pipeline == 1 {
-            return Flow::default();
+    fn tied_embedding(&self) -> Traffic {
+        let Self { cluster, job, .. } = *self;
+        if job.llm.vocabulary == Vocabulary::Untied || job.parallelism.pipeline == 1 {
+            return Traffic::default();
         }
-        let stride = (p.tensor * p.context * p.data).max(
-            if self.cluster.leaves_node(p.pipeline, p.tensor * p.context * p.data) {
-                self.cluster.gpus_per_node
-            } else {
-                1
-            },
-        );
-        Group {
-            cluster: self.cluster,
-            job: self.job,
-            size: 2,
-            stride,
-            raw_bits: self.job.precision.gradient_reduce_bits,
-            coded_bits: self.job.compression.weight_gradient_bits,
-        }
-        .flow(Transfer::AllReduce, self.job.llm.embedding_parameters() / f64::from(p.tensor))
+        let group = Group {
+            raw_bits: job.precision.gradient_reduce_bits,
+            ..boundary_group(cluster, job, job.compression.weight_gradient_bits)
+        };
+        let values = job.llm.embedding_parameters() / f64::from(job.parallelism.tensor);
+        group.flow(Transfer::AllReduce, values)
     }
 }
 
@@ -741,7 +693,6 @@ fn inference(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -
     let p = &job.parallelism;
     let OnGpu { shape, stage, .. } = on_gpu;
     let microbatches = f64::from(job.microbatches());
-    let mut traffic = Traffic::default();
     let slowest = stage.whole();
     let compute_s = stage.body.forward.time_s;
     let tensor = expose(flows.tensor_forward.time_s, job.overlap.tensor, compute_s);
@@ -775,49 +726,39 @@ fn inference(cluster: &Cluster, job: &Job, on_gpu: &OnGpu, flows: &StageFlows) -
         + flows.expert_forward
         + flows.pipeline_forward
         + at_rest;
-    all.times(microbatches).add_to(&mut traffic);
-    let scale =
-        |e: Exposed| Exposed { total_s: e.total_s * microbatches, exposed_s: e.exposed_s * microbatches };
     let breakdown = Breakdown {
         forward_s: slowest.forward.time_s * microbatches,
-        tensor: scale(tensor),
-        context: scale(context),
-        expert: scale(expert),
-        pipeline: scale(pipeline),
-        storage: scale(storage),
+        tensor: tensor.times(microbatches),
+        context: context.times(microbatches),
+        expert: expert.times(microbatches),
+        pipeline: pipeline.times(microbatches),
+        storage: storage.times(microbatches),
         bubble_s,
         flops: microbatches * slowest.forward.flops,
         memory_bytes: microbatches * slowest.forward.bytes,
         ..Breakdown::default()
     };
-    (breakdown, traffic)
+    (breakdown, all.times(microbatches))
 }
 
 /// A prompt's cache on its way to workers that decode: every rank sends the
 /// part it computed to a peer in another node, layer by layer, over its own
 /// adapter. The peer's decoder is counted here: it is part of the price.
-fn transfer_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Flow {
+fn transfer_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Traffic {
     if job.phase != Phase::Prefill || job.kv_transfer <= 0.0 {
-        return Flow::default();
+        return Traffic::default();
     }
     let (attend, _) = attending(job);
     let layers = layers_per_stage(job) * attend;
     let sharing = f64::from(job.parallelism.tensor.min(job.llm.kv_heads));
     let values = shape.tokens * layers * job.llm.kv_values_per_token_layer() / sharing * job.kv_transfer;
-    Group {
-        cluster,
-        job,
-        size: 2,
-        stride: cluster.gpus_per_node,
-        raw_bits: job.precision.kv_bits,
-        coded_bits: job.compression.kv_bits,
-    }
-    .flow(Transfer::SendRecv, values)
+    let bits = (job.precision.kv_bits, job.compression.kv_bits);
+    Group::of(cluster, job, (2, cluster.gpus_per_node), bits).flow(Transfer::SendRecv, values)
 }
 
 /// Weights and KV that rest compressed are decoded for each pass; spilled KV
 /// comes over the host's wire.
-fn storage_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Flow {
+fn storage_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Traffic {
     let layers = f64::from(memory::layers_per_stage(job));
     let decoders = cluster.codec.decode_values_per_s * cluster.codecs_per_gpu;
     let weights = match job.compression.weight_bits {
@@ -843,7 +784,7 @@ fn storage_flow(cluster: &Cluster, job: &Job, shape: &Shape) -> Flow {
     } else {
         0.0
     };
-    Flow {
+    Traffic {
         // The decoder works on what has arrived while the rest is on the wire.
         time_s: decode_s.max(wire_s),
         network_bits: 0.0,

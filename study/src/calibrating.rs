@@ -42,8 +42,7 @@ pub(crate) struct Calibrating {
 impl Calibrating {
     /// Reads a text and parts it.
     pub fn read(path: &Path, checkpoint: &Checkpoint) -> Result<Self, Error> {
-        let bytes = std::fs::read(path)
-            .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
+        let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
         let mut text = Text::new(&bytes, checkpoint, WINDOW)?;
         let remark = too_short(&text);
         let all = text.windows.len();

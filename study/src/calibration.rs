@@ -15,10 +15,13 @@ mod value;
 pub use measurements::{Measurements, Readings};
 
 use crate::Error;
-use crate::config::measured::{Value, rounded};
-use crate::config::{CodecFile, StudyFile, values_of_runs};
+use crate::config::measured::{
+    BITS_PER_VALUE, DECODER_POWER, DECODER_RATE, ENCODER_POWER, ENCODER_RATE, GPU_SHARE, Value, rounded,
+};
+use crate::config::{StudyFile, values_of_runs};
 use crate::sweep::{Replaced, Study};
-use trinity_config::{DataRate, Document, Fraction, Power};
+use crate::trained::VALUE_BITS;
+use trinity_config::{DataRate, Document, Fraction};
 use trinity_hwcodec::calibration::{Calibration, Measured};
 use trinity_hwcodec::fit::EngineModel;
 use trinity_hwcodec::software::SoftwareCodec;
@@ -26,11 +29,8 @@ use trinity_sim::Job;
 use value::spread;
 
 impl Study {
-    /// The study with what was measured in place of what was configured.
-    ///
-    /// # Errors
-    ///
-    /// Where no scenario codes on an engine, or on one that was not measured.
+    /// The study with what was measured in place of what was configured. Fails
+    /// where no scenario codes on an engine, or on one that was not measured.
     pub fn calibrated(mut self, measurements: Measurements) -> Result<Self, Error> {
         let mut replaced = std::mem::take(&mut self.replaced);
         let mut engines = 0;
@@ -44,26 +44,18 @@ impl Study {
             if let Err(why) = found.computed {
                 not_computed.get_or_insert(why);
             }
-            let settings = seen.document.settings();
             let scenario = &mut self.file.scenarios[at];
             for value in found.values {
-                let path = format!("study.{}", value.path);
-                let setting = settings.iter().find(|setting| setting.path == path);
-                replaced.push(Replaced {
-                    scenario: scenario.name.clone(),
-                    path: value.path.into(),
-                    before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
-                    value: value.text,
-                    source: measurements.source(&value.note),
-                });
+                let source = measurements.source(&value.note);
+                replaced.push(value.replaced(&scenario.name, &seen.document, "study.", source));
                 scenario.measured.push(value.replacement);
             }
         }
         if let (0, Readings::Training(runs)) = (engines, &measurements.readings) {
-            return Err(Error::input(
-                format_args!("no scenario of this sweep has a codec for what {} sent coded", runs.source),
-                "take a sweep whose scenarios compress that traffic, such as sweeps/trained-gradients",
-            ));
+            let message =
+                format!("no scenario of this sweep has a codec for what {} sent coded", runs.source);
+            let help = "take a sweep whose scenarios compress that traffic, such as sweeps/trained-gradients";
+            return Err(Error::input(message, help));
         }
         if engines == 0 && !computed {
             let why = not_computed.unwrap_or_else(|| "the calibration has no compute".into());
@@ -83,31 +75,19 @@ impl Study {
 
 impl crate::estimate::Study {
     /// The study with what was measured in place of what was configured, and
-    /// what that replaced.
-    ///
-    /// # Errors
-    ///
-    /// Where the calibration says nothing of this GPU and its codec.
+    /// what that replaced. Fails where the calibration says nothing of this GPU
+    /// and its codec.
     pub fn calibrated(mut self, measurements: &Measurements) -> Result<(Self, Vec<Replaced>), Error> {
         let found = values(measurements, &self.document, &self.file)?;
         if let (false, Err(why)) = (found.engine, &found.computed) {
-            return Err(Error::input(
-                format_args!("the job codes on no engine of the GPU, and {why}"),
-                "take the GPU that was measured, or a codec that names its `engine`",
-            ));
+            let message = format!("the job codes on no engine of the GPU, and {why}");
+            let help = "take the GPU that was measured, or a codec that names its `engine`";
+            return Err(Error::input(message, help));
         }
-        let settings = self.document.settings();
         let mut replaced = Vec::new();
         for value in found.values {
             value.replacement.apply(&mut self.file);
-            let setting = settings.iter().find(|setting| setting.path == value.path);
-            replaced.push(Replaced {
-                scenario: String::new(),
-                path: value.path.into(),
-                before: setting.map_or_else(|| "not said".into(), |s| s.value.clone()),
-                value: value.text,
-                source: measurements.source(&value.note),
-            });
+            replaced.push(value.replaced("", &self.document, "", measurements.source(&value.note)));
         }
         self.point = self.file.point();
         Ok((self, replaced))
@@ -128,7 +108,7 @@ fn values(measurements: &Measurements, document: &Document, study: &StudyFile) -
     match &measurements.readings {
         Readings::Device(calibration) => of_device(measurements, calibration, document, study),
         Readings::Training(runs) => {
-            let values = values_of_runs(runs, study).map_err(|why| Error::input(&why.message, &why.help))?;
+            let values = values_of_runs(runs, study)?;
             let engine = !values.is_empty();
             Ok(Said { values, engine, computed: Err("a training run measures no compute".into()) })
         }
@@ -154,20 +134,18 @@ fn of_device(
     let standard = study.cluster.codec.as_ref().and_then(|codec| codec.engine.as_deref());
     if let Some(standard) = standard {
         let measured = Engines::of(calibration, standard).ok_or_else(|| {
-            Error::input(
-                format_args!("`{}` has no {standard} engine", measurements.path.display()),
-                "set `study.cluster.codec.engine` to a standard that was measured",
-            )
+            let message = format!("`{}` has no {standard} engine", measurements.path.display());
+            Error::input(message, "set `study.cluster.codec.engine` to a standard that was measured")
         })?;
         values.extend(measured.values(calibration, &point.job, point.cluster.codec.chunk_values));
     }
     let on_multiprocessors = study.cluster.codec.as_ref().is_some_and(|codec| codec.gpu_share.is_some());
     if on_multiprocessors {
         let measured = calibration.software.as_ref().ok_or_else(|| {
-            Error::input(
-                format_args!("`{}` has no line-rate codec", measurements.path.display()),
-                "run `trinity measure --line`, or leave out the scenario whose codec has a `gpu-share`",
-            )
+            let message = format!("`{}` has no line-rate codec", measurements.path.display());
+            let help =
+                "run `trinity measure --line`, or leave out the scenario whose codec has a `gpu-share`";
+            Error::input(message, help)
         })?;
         values.extend(software(measured));
     }
@@ -196,54 +174,25 @@ fn host_wire(calibration: &Calibration) -> Vec<Value> {
 
 /// A codec of multiprocessors, each of them one codec.
 fn software(measured: &SoftwareCodec) -> Vec<Value> {
-    let bits = SOFTWARE_BITS;
-    let rate = |path, each: &Measured, set| {
+    let rate = |of, each: &Measured| {
         let note = format!("each of {} multiprocessors, {}", measured.multiprocessors, spread(each, "GB/s"));
-        Value::new(path, rounded(8.0 * each.value), "Gbit/s", note, set)
+        Value::of_codec(of, rounded(8.0 * each.value), note)
     };
-    let power = |path, each: &Measured, j_per_gb: f64, set| {
+    let power = |of, each: &Measured, j_per_gb: f64| {
         let note = format!("{j_per_gb:.3} J/GB above idle");
-        Value::new(path, rounded(each.value * j_per_gb), "W", note, set)
+        Value::of_codec(of, rounded(each.value * j_per_gb), note)
     };
     let (encode, decode) = (&measured.encode_gb_per_s, &measured.decode_gb_per_s);
+    let loss = &measured.product_loss;
+    let lost = format!("loss of a large product, {}", spread(loss, "of its speed"));
     vec![
-        Value::new(
-            "cluster.codec.bits-per-value",
-            bits,
-            "",
-            "rates count values as bf16".into(),
-            |study, bits| codec(study, |codec| codec.bits_per_value = bits),
-        ),
-        rate("cluster.codec.encoder.throughput", encode, |study, gbps| {
-            codec(study, |codec| codec.encoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
-        }),
-        rate("cluster.codec.decoder.throughput", decode, |study, gbps| {
-            codec(study, |codec| codec.decoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
-        }),
-        power("cluster.codec.encoder.power", encode, measured.encode_j_per_gb, |study, w| {
-            codec(study, |codec| codec.encoder.power = Some(Power::from_w(w)));
-        }),
-        power("cluster.codec.decoder.power", decode, measured.decode_j_per_gb, |study, w| {
-            codec(study, |codec| codec.decoder.power = Some(Power::from_w(w)));
-        }),
-        Value::new(
-            "cluster.codec.gpu-share",
-            rounded(measured.product_loss.value),
-            "",
-            format!("loss of a large product, {}", spread(&measured.product_loss, "of its speed")),
-            |study, share| codec(study, |codec| codec.gpu_share = Some(Fraction::new(share))),
-        ),
+        Value::of_codec(BITS_PER_VALUE, VALUE_BITS, "rates count values as bf16"),
+        rate(ENCODER_RATE, encode),
+        rate(DECODER_RATE, decode),
+        power(ENCODER_POWER, encode, measured.encode_j_per_gb),
+        power(DECODER_POWER, decode, measured.decode_j_per_gb),
+        Value::of_codec(GPU_SHARE, rounded(loss.value), lost),
     ]
-}
-
-/// Bits of throughput of a value on multiprocessors: bf16.
-const SOFTWARE_BITS: f64 = 16.0;
-
-/// Does something to the codec of a study that has one.
-fn codec(study: &mut StudyFile, change: impl FnOnce(&mut CodecFile)) {
-    if let Some(codec) = &mut study.cluster.codec {
-        change(codec);
-    }
 }
 
 /// The engines of one standard; a GPU may lack encoders.
@@ -261,40 +210,20 @@ impl<'a> Engines<'a> {
 
     /// What they do to pictures of one chunk.
     fn values(&self, calibration: &Calibration, job: &Job, chunk_values: f64) -> Vec<Value> {
-        let mut list = vec![Value::new(
-            "cluster.codec.bits-per-value",
-            SAMPLE_BITS,
-            "",
-            "pictures of 8-bit samples".into(),
-            |study, bits| codec(study, |codec| codec.bits_per_value = bits),
-        )];
+        let mut list = vec![Value::of_codec(BITS_PER_VALUE, SAMPLE_BITS, "pictures of 8-bit samples")];
         let bits = coded_bits(job);
         if let Some(model) = self.encoder {
             let (gbps, note) = throughput(model, "encoders", chunk_values, bits);
-            let path = "cluster.codec.encoder.throughput";
-            list.push(Value::new(path, rounded(gbps), "Gbit/s", note, |study, gbps| {
-                codec(study, |codec| codec.encoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
-            }));
+            list.push(Value::of_codec(ENCODER_RATE, rounded(gbps), note));
         }
         if let Some(model) = self.decoder {
             let (gbps, note) = throughput(model, "decoders", chunk_values, bits);
-            let path = "cluster.codec.decoder.throughput";
-            list.push(Value::new(path, rounded(gbps), "Gbit/s", note, |study, gbps| {
-                codec(study, |codec| codec.decoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
-            }));
+            list.push(Value::of_codec(DECODER_RATE, rounded(gbps), note));
             // A rise of power that cannot be told from none is no measurement.
             if let Some(energy) = calibration.nvdec_pj_per_bit.filter(|energy| energy.low > 0.0) {
                 let watts = energy.value * 1e-12 * gbps * 1e9;
                 let note = format!("{:.0} pJ a decoded bit, {}", energy.value, spread(&energy, "pJ/bit"));
-                list.push(Value::new(
-                    "cluster.codec.decoder.power",
-                    rounded(watts),
-                    "W",
-                    note,
-                    |study, w| {
-                        codec(study, |codec| codec.decoder.power = Some(Power::from_w(w)));
-                    },
-                ));
+                list.push(Value::of_codec(DECODER_POWER, rounded(watts), note));
             }
         }
         if let Some(overlap) = &calibration.decode_overlap {

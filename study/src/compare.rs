@@ -68,12 +68,9 @@ pub struct Miss {
     pub tensors: usize,
 }
 
-/// Fills every cell. `keep` sees each new row as it is found.
-///
-/// # Errors
-///
-/// Where a codec is unknown, a tensor cannot be read, or the work is no longer
-/// wanted; a target out of reach is no error but a [`Miss`].
+/// Fills every cell. `keep` sees each new row as it is found. Fails where a
+/// codec is unknown, a tensor cannot be read, or the work is no longer wanted;
+/// a target out of reach is no error but a [`Miss`].
 pub fn compare(
     request: &ComparisonRequest<'_>,
     keep: &(dyn Fn(&ComparisonRow) + Sync),
@@ -272,11 +269,7 @@ impl<'a> ComparisonRequest<'a> {
 
 /// The tensors of files, each file under what messages call it, whose names
 /// contain `text`. Tensors of one name carry their file in front: rows tell
-/// tensors apart by name alone.
-///
-/// # Errors
-///
-/// Where no tensor with values is left.
+/// tensors apart by name alone. Fails where no tensor with values is left.
 pub fn chosen(files: &[(String, TensorFile)], text: Option<&str>) -> Result<Vec<(String, Entry)>, Error> {
     let of = |(file, tensors): &(String, TensorFile)| -> Vec<(String, Entry)> {
         tensors.entries().iter().map(|entry| (file.clone(), entry.clone())).collect()
@@ -313,11 +306,8 @@ pub fn chosen(files: &[(String, TensorFile)], text: Option<&str>) -> Result<Vec<
 }
 
 /// Tensors ready to compare codecs on. One that no lossy codec can take is left
-/// out with a remark, or refused where that is `strict`.
-///
-/// # Errors
-///
-/// Where a tensor cannot be read, or none is left.
+/// out with a remark, or refused where that is `strict`. Fails where a tensor
+/// cannot be read, or none is left.
 pub fn input_tensors(
     chosen: Vec<(String, Entry)>,
     strict: bool,
@@ -347,10 +337,8 @@ pub fn input_tensors(
         }
     }
     if input_tensors.is_empty() {
-        return Err(Error::input(
-            "no tensor is left that a lossy codec could take",
-            "`trinity encode --lossless` keeps them as they are",
-        ));
+        let message = "no tensor is left that a lossy codec could take";
+        return Err(Error::input(message, "`trinity encode --lossless` keeps them as they are"));
     }
     Ok(input_tensors)
 }

@@ -4,7 +4,6 @@
 //! configuration crate's business. Nothing here computes: a value is either
 //! copied, converted between units, or looked up in the silicon model.
 
-mod bounds;
 mod codec;
 pub mod curves;
 mod designs;
@@ -51,7 +50,7 @@ pub use job::{CompressionFile, JobFile, PrecisionFile};
 pub use kernels::{CurveFile, DeviceFile, KernelsFile, UnseenFile};
 pub use launch::{LaunchFile, Launched, LaunchesFile, SplitLaunchFile};
 pub use layout::{ChooseName, ParallelismFile, ParallelismTable};
-pub use llm::{LlmFile, MambaFile, MoeFile, WindowFile};
+pub use llm::LlmFile;
 pub use loss::{LossFile, LossRateFile, LossesFile};
 pub use measured::Replacement;
 pub use network::{NetworkFile, NetworkTierFile, NicFile, SwitchFile};

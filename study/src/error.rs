@@ -47,6 +47,10 @@ impl Error {
         Self::Input { message: message.to_string(), help: help.to_string() }
     }
 
+    pub(crate) fn unreadable(path: &std::path::Path, error: std::io::Error) -> Self {
+        Self::input(format_args!("cannot read {}: {error}", path.display()), "")
+    }
+
     /// What to do about it, where that is known.
     pub fn help(&self) -> Option<&str> {
         match self {

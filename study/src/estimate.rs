@@ -7,7 +7,7 @@ use crate::Error;
 use crate::config::StudyFile;
 use crate::measured::{Question, Quoted, quote};
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Document};
+use trinity_config::Document;
 use trinity_sim::sweep::Point;
 use trinity_sim::{Estimate, Line};
 
@@ -65,31 +65,19 @@ pub struct Study {
 }
 
 impl Study {
-    /// Reads both parts and lays the overrides over them.
-    ///
-    /// # Errors
-    ///
-    /// Where a part or an override is wrong, pointing at it.
+    /// Reads both parts and lays the overrides over them. Fails where a part or
+    /// an override is wrong, pointing at it.
     pub fn load(request: &EstimateRequest) -> Result<Self, Error> {
         let parts =
             [("cluster", request.cluster.document("cluster")?), ("job", request.job.document("job")?)];
-        let mut document = Document::compose("cluster and job", parts);
-        for assignment in &request.overrides {
-            document.set(assignment)?;
-        }
-        let file: StudyFile = document.read()?;
-        file.check(&document)?;
+        let document = Document::compose("cluster and job", parts).with(&request.overrides)?;
+        let file: StudyFile = document.checked()?;
         let point = file.point();
         Ok(Self { document, file, point })
     }
-}
 
-impl Study {
-    /// What the job costs on the cluster.
-    ///
-    /// # Errors
-    ///
-    /// Where the job cannot run on the cluster.
+    /// What the job costs on the cluster. Fails where the job cannot run on the
+    /// cluster.
     pub fn outcome(&self) -> Result<EstimateOutcome, Error> {
         let (estimate, lines) = trinity_sim::explain(&self.point).map_err(Error::CannotRun)?;
         let job = match estimate.chosen {
@@ -101,11 +89,8 @@ impl Study {
     }
 }
 
-/// What the job costs on the cluster.
-///
-/// # Errors
-///
-/// Where a configuration is wrong or the job cannot run on the cluster.
+/// What the job costs on the cluster. Fails where a configuration is wrong or
+/// the job cannot run on the cluster.
 pub fn estimate(request: &EstimateRequest) -> Result<EstimateOutcome, Error> {
     Study::load(request)?.outcome()
 }

@@ -21,7 +21,7 @@ use judged::Judged;
 use crate::calibrating::{Calibrating, WINDOW};
 use crate::{Error, Progress};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trinity_lm::{
     Checkpoint, Hooks, LONGEST_WINDOW, Model, NoHooks, Reference, Score, Text, builtin,
@@ -173,11 +173,8 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Loads the model and cuts the text into windows.
-    ///
-    /// # Errors
-    ///
-    /// Where the checkpoint or the text cannot be read or do not fit.
+    /// Loads the model and cuts the text into windows. Fails where the
+    /// checkpoint or the text cannot be read or do not fit.
     pub fn open(request: &EvaluationRequest) -> Result<Self, Error> {
         let checkpoint = match request.original.as_ref().or(request.model.as_ref()) {
             Some(path) => Checkpoint::open(path)?,
@@ -188,8 +185,7 @@ impl Evaluation {
             _ => None,
         };
         let bytes = match &request.text {
-            Some(path) => std::fs::read(path)
-                .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?,
+            Some(path) => std::fs::read(path).map_err(|error| Error::unreadable(path, error))?,
             None => builtin::text().to_vec(),
         };
         let longest = checkpoint.config.max_position_embeddings.min(LONGEST_WINDOW);
@@ -216,9 +212,7 @@ impl Evaluation {
             content.add(&context.to_le_bytes());
         }
         if let Some(path) = &request.calibrate {
-            let calibrating = std::fs::read(path)
-                .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
-            content.add(&calibrating);
+            content.add(&std::fs::read(path).map_err(|error| Error::unreadable(path, error))?);
         }
         let content = content.finish();
         let reference = OnceLock::new();
@@ -236,19 +230,14 @@ impl Evaluation {
         for name in asked.split_whitespace().filter_map(|word| word.rsplit_once('@')).map(|(name, _)| name) {
             let path = name.strip_prefix("hadamard/").unwrap_or(name);
             if path.ends_with(".toml") {
-                let profile = std::fs::read(path)
-                    .map_err(|error| Error::input(format_args!("cannot read {path}: {error}"), ""))?;
-                hash.add(&profile);
+                let path = Path::new(path);
+                hash.add(&std::fs::read(path).map_err(|error| Error::unreadable(path, error))?);
             }
         }
         Ok(format!("{:016x}", hash.finish()))
     }
 
-    /// The model as it is.
-    ///
-    /// # Errors
-    ///
-    /// Where the work is no longer wanted.
+    /// The model as it is. Fails where the work is no longer wanted.
     pub fn uncompressed(&self, progress: &dyn Progress) -> Result<EvaluationRow, Error> {
         let scored = self.reference(progress)?.score;
         Ok(EvaluationRow { key: self.key("")?, ..self.row(&scored, scored.bits_per_byte, None) })
@@ -328,10 +317,8 @@ impl Evaluation {
         Ok(match &self.calibrator {
             None if coding.needs_cache_basis() => {
                 let message = format!("{} codes caches in a basis that is learned on a text", coding.name());
-                return Err(Error::input(
-                    message,
-                    "give one, other than the text that is scored, with --calibrate",
-                ));
+                let help = "give one, other than the text that is scored, with --calibrate";
+                return Err(Error::input(message, help));
             }
             Some(calibrator) if coding.needs_cache_basis() => {
                 let bases = calibrator.cache_bases(&self.model, sink)?;
@@ -431,11 +418,7 @@ impl Evaluation {
 
 impl Evaluation {
     /// The file that is judged, held against the score of `first`; `None` where the
-    /// model itself is.
-    ///
-    /// # Errors
-    ///
-    /// Where the work is no longer wanted.
+    /// model itself is. Fails where the work is no longer wanted.
     pub fn judged(
         &self,
         first: &EvaluationRow,

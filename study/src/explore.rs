@@ -52,7 +52,7 @@ use baseline_study::BaselineStudy;
 use contest::Contest;
 use recorded::Asked;
 use tensors::Rates;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_tensor::Class;
 use trinity_tensor::compare::{ComparisonRow, InputTensor, Turn as Precondition};
 
@@ -68,11 +68,8 @@ pub struct Explored {
     pub study: Study,
 }
 
-/// Explores. `keep` sees each new row of measured bits as it is found.
-///
-/// # Errors
-///
-/// Where the study, a codec or a tensor is wrong, the tensors lack a class that
+/// Explores. `keep` sees each new row of measured bits as it is found. Fails
+/// where the study, a codec or a tensor is wrong, the tensors lack a class that
 /// the study sends, no codec meets the quality, a codec that was asked for has
 /// no silicon figure, or nothing fits into the budget.
 pub fn explore(
@@ -213,16 +210,10 @@ fn judged(
     Ok((exploration, study))
 }
 
-/// Reads what an exploration chooses from.
-///
-/// # Errors
-///
-/// Where there is no such file, or it is wrong, pointing at it.
+/// Reads what an exploration chooses from. Fails where there is no such file,
+/// or it is wrong, pointing at it.
 pub fn choices(name: &str) -> Result<ExplorationFile, Error> {
-    let document = Document::load(name)?;
-    let file: ExplorationFile = document.read()?;
-    file.check(&document)?;
-    Ok(file)
+    Ok(ExplorationFile::load(name)?)
 }
 
 /// The candidates that were asked for, in that order; all where none was.

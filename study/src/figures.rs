@@ -96,11 +96,8 @@ pub fn read(
         let Some(path) = &cell.at else { continue };
         let run = cell.run.as_ref().or_else(|| figure.commands.keys().next());
         let run = run.ok_or_else(|| Error::Missing { name: name.clone() })?;
-        let varies = path.contains("{each}") || run.contains("{each}");
-        let each: Vec<Option<&String>> =
-            if varies { figure.each.iter().map(Some).collect() } else { vec![None] };
-        for each in each {
-            let fill = |path: &str| path.replace("{each}", each.map_or("", String::as_str));
+        for each in figure.each_in(&[path, run]) {
+            let fill = |path: &str| path.replace("{each}", each.unwrap_or_default());
             let json = outputs.get(&fill(run)).ok_or_else(|| Error::Missing { name: name.clone() })?;
             let mut sample = match select::select(json, &fill(path), &figure.by) {
                 Err(Error::NoCell { .. }) if cell.optional => Sample::default(),
@@ -124,12 +121,9 @@ pub fn judge(figure: &FigureFile, read: &BTreeMap<String, Sample>) -> Result<Jud
     let over = figure.over.as_deref().unwrap_or("rows");
     let mut claims = Vec::new();
     for claim in &figure.claims {
-        let each: Vec<Option<&String>> =
-            if claim.says.contains("{each}") { figure.each.iter().map(Some).collect() } else { vec![None] };
-        for each in each {
-            let cells =
-                Cells { read, made: &figure.cells, exact: figure.exact, each: each.map(String::as_str) };
-            let says = claim.says.replace("{each}", each.map_or("", String::as_str));
+        for each in figure.each_in(&[&claim.says]) {
+            let cells = Cells { read, made: &figure.cells, exact: figure.exact, each };
+            let says = claim.says.replace("{each}", each.unwrap_or_default());
             claims.push(rule::judge(&ClaimFile { says, ..claim.clone() }, &cells, over)?);
         }
     }

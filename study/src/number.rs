@@ -2,18 +2,23 @@
 
 /// Three significant digits, without an exponent where that stays short.
 pub fn significant(value: f64) -> String {
+    three_digits(value, 9, |whole| format!("{whole:.0}"))
+}
+
+/// Three significant digits; `whole` writes numbers up to ten to the `longest`.
+fn three_digits(value: f64, longest: i32, whole: fn(f64) -> String) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
     let magnitude = value.abs().log10().floor() as i32;
-    match magnitude {
-        -4..=2 => format!("{value:.*}", (2 - magnitude).max(0) as usize),
-        3..=9 => {
-            let unit = 10f64.powi(magnitude - 2);
-            format!("{:.0}", (value / unit).round() * unit)
-        }
-        _ => format!("{value:.2e}"),
+    if !(-4..=longest).contains(&magnitude) {
+        return format!("{value:.2e}");
     }
+    if magnitude <= 2 {
+        return format!("{value:.*}", (2 - magnitude) as usize);
+    }
+    let step = 10f64.powi(magnitude - 2);
+    whole((value / step).round() * step)
 }
 
 /// A number with its thousands set apart.
@@ -40,18 +45,7 @@ fn grouped_digits(digits: &str) -> String {
 
 /// Three significant digits, thousands set apart.
 pub(crate) fn significant_grouped(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    match magnitude {
-        -4..=2 => format!("{value:.*}", (2 - magnitude).max(0) as usize),
-        3..=11 => {
-            let step = 10f64.powi(magnitude - 2);
-            grouped_whole((value / step).round() * step)
-        }
-        _ => format!("{value:.2e}"),
-    }
+    three_digits(value, 11, grouped_whole)
 }
 
 /// A gain: a digit more where it is small.

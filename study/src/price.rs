@@ -8,7 +8,7 @@
 use crate::config::TechnologyFile;
 use crate::{Error, Progress};
 use serde::Serialize;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_silicon::synthesis::{PartCost, Synthesis};
@@ -118,24 +118,28 @@ pub struct PriceRequest<'a> {
     pub throughput_gbps: f64,
 }
 
-/// The technology of that name or in that file, such as `technologies/asap7`.
-///
-/// # Errors
-///
-/// Where there is none, or it is wrong, pointing at it.
-pub fn technology(name: &str) -> Result<Technology, Error> {
-    let document = Document::load(name)?;
-    let file: TechnologyFile = document.read()?;
-    file.check(&document)?;
-    Ok(file.resolve())
+/// The work of each stage for a value, which waits once: in front of the stage
+/// with the longest chain.
+pub(crate) fn works(costs: &[StageCost]) -> Vec<Work> {
+    let longest = costs.iter().map(|cost| cost.serial_values).max().unwrap_or(0);
+    let waits = costs.iter().position(|cost| cost.serial_values == longest);
+    let work = |(at, cost): (usize, &StageCost)| Work {
+        additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
+        multiplications_per_value: cost.multiplications_per_value,
+        serial_values: if waits == Some(at) { cost.serial_values as f64 } else { 1.0 },
+    };
+    costs.iter().enumerate().map(work).collect()
 }
 
-/// Every stage of every codec on every tensor at every target.
-///
-/// # Errors
-///
-/// Where a tensor cannot be read, a target cannot be reached, or none of the
-/// codecs can say what its stages did.
+/// The technology of that name or in that file, such as `technologies/asap7`.
+/// Fails where there is none, or it is wrong, pointing at it.
+pub fn technology(name: &str) -> Result<Technology, Error> {
+    Ok(TechnologyFile::load(name)?.0)
+}
+
+/// Every stage of every codec on every tensor at every target. Fails where a
+/// tensor cannot be read, a target cannot be reached, or none of the codecs can
+/// say what its stages did.
 pub fn stages(request: &PriceRequest<'_>, progress: &dyn Progress) -> Result<Vec<PriceRow>, Error> {
     let mut jobs = Vec::new();
     for entry in request.entries {
@@ -156,10 +160,9 @@ pub fn stages(request: &PriceRequest<'_>, progress: &dyn Progress) -> Result<Vec
         rows.extend(result?);
     }
     if rows.is_empty() {
-        return Err(Error::input(
-            "none of these codecs can say what its stages did",
-            "--stages takes trinity, trinity-lite, trinity-max or a profile as FILE.toml",
-        ));
+        let message = "none of these codecs can say what its stages did";
+        let help = "--stages takes trinity, trinity-lite, trinity-max or a profile as FILE.toml";
+        return Err(Error::input(message, help));
     }
     Ok(rows)
 }
@@ -168,21 +171,14 @@ impl PriceRequest<'_> {
     fn rows(&self, entry: &Entry, name: &str, target: Rate) -> Result<Vec<PriceRow>, trinity_tensor::Error> {
         let codec = codec(name)?;
         let costs = codec.stages(&crop(entry, self.sample)?, target)?;
-        // A value waits once, in front of the stage with the longest chain.
-        let longest = costs.iter().map(|cost| cost.serial_values).max().unwrap_or(0);
-        let waits = costs.iter().position(|cost| cost.serial_values == longest);
         let (codec, target) = (codec.name(), target.to_string());
-        let row = |(at, cost)| self.row(entry, &codec, &target, cost, waits == Some(at));
-        Ok(costs.into_iter().enumerate().map(row).collect())
+        let works = works(&costs);
+        let row = |(cost, work)| self.row(entry, &codec, &target, cost, work);
+        Ok(costs.into_iter().zip(&works).map(row).collect())
     }
 
-    fn row(&self, entry: &Entry, codec: &str, target: &str, cost: StageCost, waits: bool) -> PriceRow {
-        let work = Work {
-            additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
-            multiplications_per_value: cost.multiplications_per_value,
-            serial_values: if waits { cost.serial_values as f64 } else { 1.0 },
-        };
-        let estimated = estimate(&work, self.throughput_gbps, &self.technology);
+    fn row(&self, entry: &Entry, codec: &str, target: &str, cost: StageCost, work: &Work) -> PriceRow {
+        let estimated = estimate(work, self.throughput_gbps, &self.technology);
         let (estimate_mm2, estimate_pj_per_bit) =
             (estimated.cost.area_mm2, estimated.cost.energy_pj_per_bit());
         let built = synthesized(codec, &cost, self.throughput_gbps);

@@ -27,11 +27,8 @@ pub trait Progress: Sync {
         false
     }
 
-    /// [`Error::Cancelled`] where the work is no longer wanted.
-    ///
-    /// # Errors
-    ///
-    /// Where [`Progress::is_cancelled`] says so.
+    /// [`Error::Cancelled`] where the work is no longer wanted. Fails where
+    /// [`Progress::is_cancelled`] says so.
     fn check(&self) -> Result<(), Error> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

@@ -86,11 +86,8 @@ impl From<Histogram> for Spread {
 }
 
 /// A piece of at most `sample` values on its way through the stages of H.265 at
-/// an error of `nmse`; nothing for zeros alone.
-///
-/// # Errors
-///
-/// Where the tensor cannot be read, or no rate meets the error.
+/// an error of `nmse`; nothing for zeros alone. Fails where the tensor cannot
+/// be read, or no rate meets the error.
 pub fn way(entry: &Entry, nmse: f64, sample: usize) -> Result<Option<Way>, Error> {
     let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
     let piece = crop(entry, sample).map_err(subject)?;
@@ -119,12 +116,8 @@ pub fn way(entry: &Entry, nmse: f64, sample: usize) -> Result<Option<Way>, Error
 }
 
 /// Codes a piece of at most `sample` values with one codec at each target; at
-/// its own rate alone where it has but one.
-///
-/// # Errors
-///
-/// Where the codec is unknown or the tensor cannot be read; a target out of
-/// reach is no error.
+/// its own rate alone where it has but one. Fails where the codec is unknown or
+/// the tensor cannot be read; a target out of reach is no error.
 pub fn rates(entry: &Entry, name: &str, targets: &[Rate], sample: usize) -> Result<Vec<PieceRate>, Error> {
     let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
     let goals = Goal::of(name, targets).map_err(|_| crate::tensors::unknown_codec(name))?;
@@ -160,11 +153,8 @@ pub fn rates(entry: &Entry, name: &str, targets: &[Rate], sample: usize) -> Resu
 }
 
 /// What one codec makes of a piece of at most `sample` values at a target.
-///
-/// # Errors
-///
-/// Where the codec is unknown, the target cannot be met, or the tensor cannot
-/// be read.
+/// Fails where the codec is unknown, the target cannot be met, or the tensor
+/// cannot be read.
 pub fn block(entry: &Entry, name: &str, target: Rate, sample: usize) -> Result<Block, Error> {
     let subject = |error| Error::Tensor { subject: entry.name().to_owned(), error };
     let piece = crop(entry, sample).map_err(subject)?;

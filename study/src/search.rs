@@ -10,7 +10,7 @@ use crate::{Error, Progress, Quality, price};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trinity_codec::StageCost;
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 use trinity_silicon::operations::{Work, estimate};
 use trinity_silicon::stages::Technology;
 use trinity_tensor::codec::{Rate, VERSION};
@@ -75,25 +75,18 @@ struct Piece {
     target: Rate,
 }
 
-/// Searches. `keep` sees each new row as it is found.
-///
-/// # Errors
-///
-/// Where the file is wrong, a tensor cannot be read, no design reaches the
-/// quality, or the work is no longer wanted.
+/// Searches. `keep` sees each new row as it is found. Fails where the file is
+/// wrong, a tensor cannot be read, no design reaches the quality, or the work
+/// is no longer wanted.
 pub fn search(
     request: &SearchRequest<'_>,
     keep: &(dyn Fn(&SearchRow) + Sync),
     progress: &dyn Progress,
 ) -> Result<Found, Error> {
-    let document = Document::load(&request.designs)?;
-    let file: DesignsFile = document.read()?;
-    file.check(&document)?;
+    let file = DesignsFile::load(&request.designs)?;
     if request.quality.is_rate() {
-        return Err(Error::input(
-            "designs are held against each other at one error, not at one rate",
-            "give an --nmse",
-        ));
+        let message = "designs are held against each other at one error, not at one rate";
+        return Err(Error::input(message, "give an --nmse"));
     }
     let mut designs = file.designs();
     let tried = designs.len();
@@ -112,10 +105,8 @@ pub fn search(
     let mut front: Vec<(SearchRow, Design)> = last.into_iter().zip(designs).collect();
     front.sort_by(|a, b| a.0.bits_per_value.total_cmp(&b.0.bits_per_value));
     if front.is_empty() {
-        return Err(Error::input(
-            format_args!("none of the {tried} designs reaches {}", request.quality),
-            "ask for a larger error or more bits",
-        ));
+        let message = format!("none of the {tried} designs reaches {}", request.quality);
+        return Err(Error::input(message, "ask for a larger error or more bits"));
     }
     Ok(Found { rows, front, designs: tried })
 }
@@ -244,18 +235,11 @@ impl SearchRequest<'_> {
 
     /// Each stage with its area and energy, as `price` has them.
     fn priced(&self, costs: &[StageCost]) -> Vec<(&'static str, f64, f64)> {
-        let longest = costs.iter().map(|cost| cost.serial_values).max().unwrap_or(0);
-        let waits = costs.iter().position(|cost| cost.serial_values == longest);
-        let price = |(at, cost): (usize, &StageCost)| {
-            let work = Work {
-                additions_per_value: cost.operations_per_value - cost.multiplications_per_value,
-                multiplications_per_value: cost.multiplications_per_value,
-                serial_values: if waits == Some(at) { cost.serial_values as f64 } else { 1.0 },
-            };
+        let price = |(cost, work): (&StageCost, Work)| {
             let silicon = estimate(&work, self.throughput_gbps, &self.technology).cost;
             (cost.stage, silicon.area_mm2, silicon.energy_pj_per_bit())
         };
-        costs.iter().enumerate().map(price).collect()
+        costs.iter().zip(price::works(costs)).map(price).collect()
     }
 }
 
@@ -277,11 +261,8 @@ pub fn spread(front: &[(SearchRow, Design)], most: usize) -> Vec<&(SearchRow, De
     (0..most).map(|at| steps[at * last / (most - 1)]).collect()
 }
 
-/// The technology and rate that explorations price designs at.
-///
-/// # Errors
-///
-/// Where the technology's file is wrong.
+/// The technology and rate that explorations price designs at. Fails where the
+/// technology's file is wrong.
 pub fn usual_silicon(file: &crate::config::ExplorationFile) -> Result<(Technology, f64), Error> {
     Ok((price::technology(&file.technology)?, file.throughput.gbit_per_s()))
 }

@@ -19,11 +19,8 @@ pub struct Sensitivity {
 }
 
 /// Runs the sweep again with each of its assumptions at either end; nothing
-/// for a sweep without a headline or of more than [`MOST_POINTS`].
-///
-/// # Errors
-///
-/// Where the work is no longer wanted.
+/// for a sweep without a headline or of more than [`MOST_POINTS`]. Fails where
+/// the work is no longer wanted.
 pub fn sensitivity(study: &Study, progress: &dyn Progress) -> Result<Vec<Sensitivity>, Error> {
     if study.plan.space.len() > MOST_POINTS || study.file.headline.is_none() {
         return Ok(Vec::new());

@@ -10,6 +10,7 @@
 
 mod answer;
 pub mod coded;
+pub mod library;
 pub mod loss;
 pub mod measured;
 pub mod plan;
@@ -114,11 +115,8 @@ pub fn serves(study: &Study) -> bool {
     study.file.study.serving.is_some()
 }
 
-/// The files besides the sweep that its points are read from.
-///
-/// # Errors
-///
-/// Where a scenario cannot be read.
+/// The files besides the sweep that its points are read from. Fails where a
+/// scenario cannot be read.
 pub fn traces(study: &Study) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for at in 0..study.file.scenarios.len() {
@@ -147,12 +145,8 @@ struct Job {
 }
 
 /// Plays every point at its rate, and searches for the highest rate that keeps
-/// its objectives.
-///
-/// # Errors
-///
-/// Where requests cannot be read or drawn, no point can serve, or the work is
-/// no longer wanted.
+/// its objectives. Fails where requests cannot be read or drawn, no point can
+/// serve, or the work is no longer wanted.
 pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Error> {
     let jobs = jobs(study)?;
     progress.begin(jobs.len() as u64, "serving");
@@ -182,11 +176,8 @@ pub fn run(study: &Study, progress: &dyn Progress) -> Result<ServingOutcome, Err
 }
 
 /// The service of a point and `count` requests at the rate stated, to be
-/// simulated by who wants to know how fast that goes.
-///
-/// # Errors
-///
-/// Where requests cannot be read or drawn, or GPUs make no engines.
+/// simulated by who wants to know how fast that goes. Fails where requests
+/// cannot be read or drawn, or GPUs make no engines.
 pub fn load(study: &Study, index: u64, count: u32) -> Result<(Service, Vec<ServingRequest>), Error> {
     let at = study.plan.space.scenario_of(index);
     let axes = serving_axes(study, index).into_iter().map(|(path, label)| format!("study.{path}={label}"));
@@ -231,10 +222,7 @@ fn serving_axes(study: &Study, index: u64) -> Vec<(String, String)> {
 
 /// What arrives in a scenario with `sets` laid over it, and how often.
 fn arriving(study: &Study, at: usize, sets: &[String]) -> Result<Arriving, Error> {
-    let mut document = study.file.document_of(&study.document, at)?;
-    for set in sets {
-        document.set(set)?;
-    }
+    let document = study.file.document_of(&study.document, at)?.with(sets)?;
     let file: SweepFile = document.read()?;
     let Some(serving) = file.study.serving else {
         return Err(Error::input("this sweep serves nothing", "give its study a table `serving`"));

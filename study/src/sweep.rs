@@ -13,21 +13,19 @@ mod shown;
 mod study;
 mod written;
 
+pub use crate::config::measured::Replaced;
 pub use crossover::{Contender, Crossover, CrossoverRow, TIE};
 pub use csv::{axes_csv, layout_column, pareto_csv, point_row, points_csv, points_header, quoted};
 pub use fronts::{Arrow, Curves, FrontChart, FrontCharts, FrontPoint, charts};
 pub use outcome::{Explanation, Found, FrontOf, HeadlineOf, POINT_COLUMNS, SweepOutcome};
 pub use shown::explain_table;
-pub use study::{Answer, Replaced, Study, SweepRequest};
+pub use study::{Answer, Study, SweepRequest};
 
 use crate::{Error, Progress};
 
-/// Evaluates every point and reads the answers off the fronts.
-///
-/// # Errors
-///
-/// Where no point can run, pointing at the value to blame, or the work is no
-/// longer wanted.
+/// Evaluates every point and reads the answers off the fronts. Fails where no
+/// point can run, pointing at the value to blame, or the work is no longer
+/// wanted.
 pub fn run(study: &Study, progress: &dyn Progress) -> Result<SweepOutcome, Error> {
     if crate::serving::serves(study) {
         return Err(Error::input("this sweep plays requests through a service", "run it as a serving study"));

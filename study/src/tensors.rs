@@ -27,11 +27,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Measures a tensor of `file`.
-    ///
-    /// # Errors
-    ///
-    /// Where it cannot be read.
+    /// Measures a tensor of `file`. Fails where it cannot be read.
     pub fn measure(file: &str, entry: &Entry) -> Result<Self, Error> {
         let place = || format!("{file}: tensor `{}`", entry.name().escape_debug());
         let profile = match entry.carried() {

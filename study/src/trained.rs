@@ -4,6 +4,7 @@
 //! another table of the same columns, or the `summary.json` that `python python/research/train`
 //! leaves. Knows files and numbers; what a sweep makes of them it leaves to `config`.
 
+use crate::Error;
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,25 +43,6 @@ pub struct Run {
     pub decode_values_per_s: Option<f64>,
 }
 
-/// Why there is no such run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NoRun {
-    pub message: String,
-    pub help: String,
-}
-
-impl NoRun {
-    fn new(message: impl fmt::Display, help: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), help: help.to_string() }
-    }
-}
-
-impl fmt::Display for NoRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
 /// The runs that a name stands for: one for each seed, and where they were read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
@@ -68,22 +50,16 @@ pub struct Runs {
     pub each: Vec<Run>,
 }
 
-/// Every run of the committed recording.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
-pub fn recorded() -> Result<Vec<Run>, NoRun> {
+/// Every run of the committed recording. Fails when the committed file is
+/// damaged.
+pub fn recorded() -> Result<Vec<Run>, Error> {
     parse(RECORDED, RECORDING)
 }
 
 /// The runs that `name` stands for: `NAME` of the recording, `TABLE.csv#NAME`, or a `summary.json`;
-/// paths are seen from `folder`.
-///
-/// # Errors
-///
-/// Where a file cannot be read or has no such run, saying which it has.
-pub fn find(name: &str, folder: &Path) -> Result<Runs, NoRun> {
+/// paths are seen from `folder`. Fails where a file cannot be read or has no
+/// such run, saying which it has.
+pub fn find(name: &str, folder: &Path) -> Result<Runs, Error> {
     if is_summary(Path::new(name)) {
         return read_summary(&folder.join(name));
     }
@@ -104,7 +80,7 @@ pub fn find(name: &str, folder: &Path) -> Result<Runs, NoRun> {
             || format!("one of: {}", names.join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
-        return Err(NoRun::new(format_args!("`{file}` has no run `{wanted}`"), help));
+        return Err(Error::input(format_args!("`{file}` has no run `{wanted}`"), help));
     }
     Ok(Runs { source: format!("{file}, run {wanted}"), each })
 }
@@ -114,12 +90,12 @@ pub fn is_summary(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "json")
 }
 
-fn read(path: &Path) -> Result<String, NoRun> {
+fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| {
-        NoRun::new(
-            format_args!("cannot read `{}`: {error}", path.display()),
-            "`python python/research/train RUN.toml` leaves summary.json in the folder that the run names as `out`",
-        )
+        let message = format!("cannot read `{}`: {error}", path.display());
+        let help = "`python python/research/train RUN.toml` leaves summary.json in the folder \
+                    that the run names as `out`";
+        Error::input(message, help)
     })
 }
 
@@ -138,17 +114,12 @@ struct Summary {
     choices: std::collections::BTreeMap<String, f64>,
 }
 
-/// The run that left a `summary.json`.
-///
-/// # Errors
-///
-/// Where it cannot be read or is no summary, pointing at the line.
-pub fn read_summary(path: &Path) -> Result<Runs, NoRun> {
+/// The run that left a `summary.json`. Fails where it cannot be read or is no
+/// summary, pointing at the line.
+pub fn read_summary(path: &Path) -> Result<Runs, Error> {
     let said: Summary = serde_json::from_str(&read(path)?).map_err(|error| {
-        NoRun::new(
-            format_args!("{}:{}:{}: {error}", path.display(), error.line(), error.column()),
-            "expected the summary.json of `python python/research/train`",
-        )
+        let message = format!("{}:{}:{}: {error}", path.display(), error.line(), error.column());
+        Error::input(message, "expected the summary.json of `python python/research/train`")
     })?;
     let run = Run {
         name: path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned(),
@@ -170,12 +141,10 @@ fn positive(value: f64) -> Option<f64> {
     (value > 0.0).then_some(value)
 }
 
-/// A table of runs, as `python python/research/train` records them: columns go by their names.
-///
-/// # Errors
-///
-/// Where a column is missing or a field is no number, with the line.
-pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, NoRun> {
+/// A table of runs, as `python python/research/train` records them: columns go
+/// by their names. Fails where a column is missing or a field is no number,
+/// with the line.
+pub fn parse(text: &str, file: &str) -> Result<Vec<Run>, Error> {
     let mut lines = text.lines().enumerate();
     let header: Vec<&str> = lines.next().map_or("", |(_, line)| line).split(',').collect();
     lines
@@ -193,11 +162,9 @@ struct TrainedRow<'a> {
 }
 
 impl<'a> TrainedRow<'a> {
-    fn wrong(&self, what: impl fmt::Display) -> NoRun {
-        NoRun::new(
-            format_args!("{}:{}: {what}", self.file, self.at + 1),
-            "expected a table as validation/data/training/runs.csv is one",
-        )
+    fn wrong(&self, what: impl fmt::Display) -> Error {
+        let message = format!("{}:{}: {what}", self.file, self.at + 1);
+        Error::input(message, "expected a table as validation/data/training/runs.csv is one")
     }
 
     fn field(&self, column: &str) -> Option<&'a str> {
@@ -205,24 +172,24 @@ impl<'a> TrainedRow<'a> {
         self.line.split(',').nth(at)
     }
 
-    fn text(&self, column: &str) -> Result<&'a str, NoRun> {
+    fn text(&self, column: &str) -> Result<&'a str, Error> {
         self.field(column).ok_or_else(|| self.wrong(format_args!("no column `{column}`")))
     }
 
-    fn number(&self, column: &str) -> Result<f64, NoRun> {
+    fn number(&self, column: &str) -> Result<f64, Error> {
         let field = self.text(column)?;
         field.parse().map_err(|_| self.wrong(format_args!("`{field}` in column `{column}` is no number")))
     }
 
     /// A number that earlier recordings lack.
-    fn later(&self, column: &str) -> Result<Option<f64>, NoRun> {
+    fn later(&self, column: &str) -> Result<Option<f64>, Error> {
         match self.field(column) {
             None | Some("") => Ok(None),
             Some(_) => self.number(column).map(positive),
         }
     }
 
-    fn run(&self) -> Result<Run, NoRun> {
+    fn run(&self) -> Result<Run, Error> {
         Ok(Run {
             name: self.text("run")?.to_owned(),
             seed: self.number("seed")? as u64,
@@ -285,10 +252,9 @@ mod tests {
     #[test]
     fn a_damaged_row_is_an_error_with_its_line() {
         let wrong = parse(&format!("{HEAD}\na,1,1.4,0,0,1.7,0.5\nb,1,x,0,0,2,0.5\n"), "t.csv").unwrap_err();
-        assert_eq!(wrong.message, "t.csv:3: `x` in column `bits_per_value` is no number");
-        assert!(
-            parse("run,seed\na,1\n", "t.csv").unwrap_err().message.contains("no column `bits_per_value`")
-        );
+        assert_eq!(wrong.to_string(), "t.csv:3: `x` in column `bits_per_value` is no number");
+        let wrong = parse("run,seed\na,1\n", "t.csv").unwrap_err().to_string();
+        assert!(wrong.contains("no column `bits_per_value`"), "{wrong}");
     }
 
     #[test]
@@ -299,8 +265,8 @@ mod tests {
             "{}",
             found.note()
         );
-        assert_eq!(find("t1.4-w", Path::new("")).unwrap_err().help, "did you mean `t1.4-v`?");
-        assert!(find("nowhere.csv#a", Path::new("")).unwrap_err().message.starts_with("cannot read"));
+        assert_eq!(find("t1.4-w", Path::new("")).unwrap_err().help(), Some("did you mean `t1.4-v`?"));
+        assert!(find("nowhere.csv#a", Path::new("")).unwrap_err().to_string().starts_with("cannot read"));
     }
 
     #[test]
@@ -315,7 +281,7 @@ mod tests {
         assert_eq!(found.mean(|run| run.activation_bits), None);
         assert!((found.each[0].choices - 0.6).abs() < 1e-12);
         std::fs::write(&path, text.replace("1.25", "\"x\"")).unwrap();
-        let wrong = find("summary.json", folder.path()).unwrap_err();
-        assert!(wrong.message.contains("summary.json:1:"), "{}", wrong.message);
+        let wrong = find("summary.json", folder.path()).unwrap_err().to_string();
+        assert!(wrong.contains("summary.json:1:"), "{wrong}");
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{NicFile, OriginName};
 use crate::explore::{Block, EXPLORATION, Silicon, choices, stated};
 use crate::{Error, Progress};
 use serde::Serialize;
-use trinity_config::{Checked, DataRate, Document};
+use trinity_config::{Checked, DataRate};
 use trinity_sim::Nic;
 use trinity_tensor::Class;
 use trinity_tensor::compare::{ClassLine, GAUSSIAN, ORDER0};
@@ -54,19 +54,14 @@ pub struct WireRow {
 }
 
 /// Every codec of every class at every target, the smallest sum of areas first.
-///
-/// # Errors
-///
-/// Where the NIC or a codec's file is wrong, pointing at it, or the rate is zero.
+/// Fails where the NIC or a codec's file is wrong, pointing at it, or the rate
+/// is zero.
 pub fn rows(request: &WireRequest<'_>, progress: &dyn Progress) -> Result<Vec<WireRow>, Error> {
     let rate_gbps = request.rate.gbit_per_s();
     if rate_gbps <= 0.0 {
         return Err(Error::input("a wire of no rate carries nothing", "give a rate such as \"100 Gbit/s\""));
     }
-    let document = Document::load(&request.nic)?;
-    let file: NicFile = document.read()?;
-    file.check(&document)?;
-    let wire = Wire { rate_gbps, nic: file.resolve() };
+    let wire = Wire { rate_gbps, nic: NicFile::load(&request.nic)?.resolve() };
     let silicon = stated(&choices(EXPLORATION)?.candidates)?;
     let mut rows: Vec<WireRow> = Vec::new();
     let alike = |a: &&ClassLine, b: &&ClassLine| (a.class, &a.target) == (b.class, &b.target);

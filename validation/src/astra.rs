@@ -17,19 +17,7 @@ use trinity_sim::compression::Channel;
 pub const TOLD_BY: &str = "sim_ns";
 
 /// Columns that a row is read from.
-pub const COLUMNS: [&str; 11] = [
-    "op",
-    "algo",
-    "topology",
-    "backend",
-    "n",
-    "bytes",
-    "bw_GiBps",
-    "latency_ns",
-    "splits",
-    "active_chunks",
-    "sim_ns",
-];
+pub const COLUMNS: &str = "op,algo,topology,backend,n,bytes,bw_GiBps,latency_ns,splits,active_chunks,sim_ns";
 
 const GIB: f64 = 1_073_741_824.0;
 
@@ -44,21 +32,11 @@ pub struct Simulated {
 
 impl Simulated {
     /// Reads a table whose header was told by [`TOLD_BY`].
-    ///
-    /// # Errors
-    ///
-    /// When it lacks a column.
     pub fn of(table: &Table) -> Result<Self, crate::csv::Error> {
-        table.require(&COLUMNS)?;
-        let mut all = Self { malformed: table.problems.clone(), ..Self::default() };
-        for row in table.rows() {
-            match pair(&row) {
-                Ok(Some(pair)) => all.pairs.push(pair),
-                Ok(None) => all.contended += 1,
-                Err(problem) => all.malformed.push(problem),
-            }
-        }
-        Ok(all)
+        table.require(COLUMNS)?;
+        let (read, malformed) = table.each(pair);
+        let contended = read.iter().filter(|pair| pair.is_none()).count();
+        Ok(Self { pairs: read.into_iter().flatten().collect(), contended, malformed })
     }
 
     /// Takes in another table's.
@@ -148,7 +126,7 @@ mod tests {
     const HEADER: &str = "op,algo,topology,backend,n,bytes,bw_GiBps,latency_ns,splits,active_chunks,sim_ns\n";
 
     fn read(rows: &str) -> Simulated {
-        let table = Table::parse("t.csv", format!("{HEADER}{rows}").as_bytes(), &[]).unwrap();
+        let table = Table::parse("t.csv", format!("{HEADER}{rows}").as_bytes(), "").unwrap();
         Simulated::of(&table).unwrap()
     }
 

@@ -35,49 +35,46 @@ impl std::fmt::Display for Breach {
 
 impl Bars {
     /// The committed bars.
-    ///
-    /// # Errors
-    ///
-    /// When the committed file is damaged.
     pub fn load() -> Result<Self, Error> {
         Self::parse(include_str!("../bars.toml"))
     }
 
     /// Bars from the text of a file.
-    ///
-    /// # Errors
-    ///
-    /// When it is not a file of bars.
     pub fn parse(text: &str) -> Result<Self, Error> {
         toml::from_str(text).map_err(|e| Error::Data { file: "bars.toml", why: e.to_string() })
     }
 
     /// Whether `mape` of `set` is too large.
     pub fn judge_error(&self, set: &str, mape: f64) -> Option<Breach> {
-        let bar = *self.error.get(set)?;
-        // Written so that NaN is a breach.
-        (mape > bar || mape.is_nan()).then(|| Breach { set: set.to_owned(), measured: mape, bar })
+        breach(&self.error, set, "", mape, |mape, bar| mape <= bar)
     }
 
     /// Whether the worst row of `set` errs too much.
     pub fn judge_worst(&self, set: &str, error: f64) -> Option<Breach> {
-        let bar = *self.worst.get(set)?;
-        let breached = error.abs() > bar || error.is_nan();
-        breached.then(|| Breach { set: format!("{set}, worst row"), measured: error.abs(), bar })
+        breach(&self.worst, set, ", worst row", error.abs(), |error, bar| error <= bar)
     }
 
     /// Whether `mape` of `set`, left out of the fit, is too large.
     pub fn judge_left_out(&self, set: &str, mape: f64) -> Option<Breach> {
-        let bar = *self.left_out.get(set)?;
-        let breached = mape > bar || mape.is_nan();
-        breached.then(|| Breach { set: format!("{set}, left out"), measured: mape, bar })
+        breach(&self.left_out, set, ", left out", mape, |mape, bar| mape <= bar)
     }
 
     /// Whether `accuracy` of `set` is too small.
     pub fn judge_accuracy(&self, set: &str, accuracy: f64) -> Option<Breach> {
-        let bar = *self.accuracy.get(set)?;
-        (accuracy < bar || accuracy.is_nan()).then(|| Breach { set: set.to_owned(), measured: accuracy, bar })
+        breach(&self.accuracy, set, "", accuracy, |accuracy, bar| accuracy >= bar)
     }
+}
+
+/// A breach where a set's bar is not met, as it never is by what is no number.
+fn breach(
+    bars: &BTreeMap<String, f64>,
+    set: &str,
+    kind: &str,
+    measured: f64,
+    is_met: fn(f64, f64) -> bool,
+) -> Option<Breach> {
+    let bar = *bars.get(set)?;
+    (!is_met(measured, bar)).then(|| Breach { set: format!("{set}{kind}"), measured, bar })
 }
 
 #[cfg(test)]

@@ -28,9 +28,7 @@ pub fn fits(calibrations: &Calibrations, run: &Run) -> Result<bool, Unscored> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capacity {
     pub fitted: usize,
-    pub fitted_right: usize,
     pub failed: usize,
-    pub failed_right: usize,
     /// Runs that fitted though the model says no.
     pub wrong_fits: Vec<String>,
     /// Runs that failed though the model says yes.
@@ -38,9 +36,19 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// Runs that fitted as the model says.
+    pub fn fitted_right(&self) -> usize {
+        self.fitted - self.wrong_fits.len()
+    }
+
+    /// Runs that failed as the model says.
+    pub fn failed_right(&self) -> usize {
+        self.failed - self.wrong_failures.len()
+    }
+
     /// Mean of the two rates.
     pub fn balanced_accuracy(&self) -> Option<f64> {
-        balanced_accuracy(self.fitted_right, self.fitted, self.failed_right, self.failed)
+        balanced_accuracy(self.fitted_right(), self.fitted, self.failed_right(), self.failed)
     }
 }
 
@@ -48,26 +56,19 @@ impl Capacity {
 /// same framework on the same machines), and every run of 2025 and 2026.
 pub fn score(calibrations: &Calibrations, finished: &[Run], failures: &[Run]) -> Capacity {
     let mut capacity = Capacity::default();
-    for run in finished.iter().filter(|run| {
+    let is_judged = |run: &&Run| {
         matches!(run.set, Set::MegatronBridge | Set::MlperfTraining)
             || failures.iter().any(|failure| failure.set == run.set)
-    }) {
+    };
+    for run in finished.iter().filter(is_judged) {
         let Ok(says) = fits(calibrations, run) else { continue };
         capacity.fitted += 1;
-        if says {
-            capacity.fitted_right += 1;
-        } else {
-            capacity.wrong_fits.push(run.describe());
-        }
+        capacity.wrong_fits.extend((!says).then(|| run.describe()));
     }
     for run in failures {
         let Ok(says) = fits(calibrations, run) else { continue };
         capacity.failed += 1;
-        if says {
-            capacity.wrong_failures.push(run.describe());
-        } else {
-            capacity.failed_right += 1;
-        }
+        capacity.wrong_failures.extend(says.then(|| run.describe()));
     }
     capacity
 }

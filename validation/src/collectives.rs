@@ -7,8 +7,8 @@ use crate::csv::{CsvRow, Problem, Table};
 use crate::score::Pair;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+use std::collections::{BTreeMap, BTreeSet};
+use trinity_config::{At, Checked, Diagnostic, Document, Kind};
 use trinity_sim::nccl::{self, Fabric, Network, Wire};
 
 /// NCCL's buffer of a channel (NCCL 2.19, `NCCL_BUFFSIZE`: 4 MiB).
@@ -22,7 +22,7 @@ const PAIRS_WAIT_ABOVE_BYTES: f64 = 200e3;
 const KIND: Kind = Kind::of::<Links>("links", "fabrics between GPUs as NCCL uses them");
 
 /// Columns every table of collectives has.
-const COLUMNS: [&str; 8] = ["source", "gpu", "fabric", "op", "n_gpus", "gpus_per_node", "bytes", "time_us"];
+const COLUMNS: &str = "source,gpu,fabric,op,n_gpus,gpus_per_node,bytes,time_us";
 
 macro_rules! link_constants {
     (
@@ -33,8 +33,8 @@ macro_rules! link_constants {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct LinkConstants {
-            $($(#[$doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $field: Option<f64>,)*
-            $($(#[$added_doc])* #[schemars(with = "Option<trinity_config::Cited<f64>>")] pub $added: Option<f64>,)*
+            $($(#[$doc])* pub $field: Option<f64>,)*
+            $($(#[$added_doc])* pub $added: Option<f64>,)*
         }
 
         impl LinkConstants {
@@ -110,15 +110,12 @@ pub struct Links {
 }
 
 impl Checked for Links {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         for (name, link) in &self.links {
             for (field, value) in link.fields() {
                 if !(value > 0.0 && value.is_finite()) {
-                    let complaint =
-                        Complaint::new("the constant is out of its range").expected("a number above zero");
-                    return Err(
-                        document.complain(&format!("links.{name}.{}", field.replace('_', "-")), &complaint)
-                    );
+                    let key = format!("links.{name}.{}", field.replace('_', "-"));
+                    return at.refuse(key, "the constant is out of its range", "a number above zero");
                 }
             }
         }
@@ -171,20 +168,10 @@ pub struct Measurements {
 
 impl Measurements {
     /// Reads a table of collectives.
-    ///
-    /// # Errors
-    ///
-    /// When it lacks a column.
     pub fn of(table: &Table) -> Result<Self, crate::csv::Error> {
-        table.require(&COLUMNS)?;
-        let mut all = Self { malformed: table.problems.clone(), ..Self::default() };
-        for row in table.rows() {
-            match measurement(&row) {
-                Ok(measurement) => all.measurements.push(measurement),
-                Err(problem) => all.malformed.push(problem),
-            }
-        }
-        Ok(all)
+        table.require(COLUMNS)?;
+        let (measurements, malformed) = table.each(measurement);
+        Ok(Self { measurements, malformed })
     }
 }
 
@@ -214,17 +201,16 @@ impl Measurement {
     /// The name of the fabric it was measured on: one for every group size.
     pub fn path(&self) -> String {
         let fabric = self.fabric.to_lowercase();
-        let gpu = self.gpu.to_lowercase();
-        if fabric.starts_with("nvswitch") {
-            return "a100-nvswitch".to_owned();
+        let known = [("nvswitch", "a100-nvswitch"), ("nvlink node", "v100-nvlink"), ("4x a100", "a100-quad")];
+        if let Some((_, path)) = known.iter().find(|(start, _)| fabric.starts_with(start)) {
+            return (*path).to_owned();
         }
-        if fabric.starts_with("nvlink node") {
-            return "v100-nvlink".to_owned();
-        }
-        if fabric.starts_with("4x a100") {
-            return "a100-quad".to_owned();
-        }
-        format!("{gpu}-{}", if fabric.contains("dgx") { "dgx" } else { "pairs" })
+        format!("{}-{}", self.gpu.to_lowercase(), if fabric.contains("dgx") { "dgx" } else { "pairs" })
+    }
+
+    /// Machine, operation and group size.
+    fn group(&self) -> (&str, &str, Operation, u32, u32) {
+        (&self.gpu, &self.fabric, self.operation, self.ranks, self.ranks_per_node)
     }
 
     fn leaves_node(&self) -> bool {
@@ -342,6 +328,11 @@ impl Links {
             .or_else(|| self.links.iter().find(|(name, _)| name.starts_with(&family)).map(|(_, link)| link))
             .or_else(|| self.links.values().next())
     }
+
+    /// These fabrics with constants that saw no measurement.
+    fn unseen(&self) -> Self {
+        Self { links: self.links.iter().map(|(name, link)| (name.clone(), link.unseen())).collect() }
+    }
 }
 
 /// Every measurement beside its prediction, and how many of them are on
@@ -421,14 +412,11 @@ pub fn k_fold(start: &Links, measurements: &[Measurement], folds: usize) -> Vec<
 /// operation and group size is predicted with links fitted on all the others,
 /// from constants that saw nothing.
 pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f64> {
-    let group = |m: &Measurement| (m.gpu.clone(), m.fabric.clone(), m.operation, m.ranks, m.ranks_per_node);
-    let mut groups: Vec<_> = measurements.iter().map(group).collect();
-    groups.sort_unstable();
-    groups.dedup();
+    let groups: BTreeSet<_> = measurements.iter().map(Measurement::group).collect();
     let mut errors = Vec::new();
     for left_out in groups {
         let (held, rest): (Vec<Measurement>, Vec<Measurement>) =
-            measurements.iter().cloned().partition(|m| group(m) == left_out);
+            measurements.iter().cloned().partition(|m| m.group() == left_out);
         let own = held.first().map(Measurement::path);
         let near: Vec<Measurement> = rest.into_iter().filter(|m| Some(m.path()) == own).collect();
         errors.extend(score(&refit(&start.unseen(), &near), &held).0.iter().map(Pair::error));
@@ -439,10 +427,9 @@ pub fn leave_one_group_out(start: &Links, measurements: &[Measurement]) -> Vec<f
 /// Mean error of every measurement against a straight line, both axes
 /// logarithmic, between the sizes next to it in its own group.
 pub fn between_neighbours(measurements: &[Measurement]) -> Option<f64> {
-    let group = |m: &Measurement| (m.gpu.clone(), m.fabric.clone(), m.operation, m.ranks, m.ranks_per_node);
     let mut groups: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
     for m in measurements {
-        groups.entry(group(m)).or_default().push((m.bytes, m.seconds));
+        groups.entry(m.group()).or_default().push((m.bytes, m.seconds));
     }
     let mut errors = Vec::new();
     for points in groups.values_mut() {
@@ -456,13 +443,6 @@ pub fn between_neighbours(measurements: &[Measurement]) -> Option<f64> {
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
-impl Links {
-    /// These fabrics with constants that saw no measurement.
-    fn unseen(&self) -> Self {
-        Self { links: self.links.iter().map(|(name, link)| (name.clone(), link.unseen())).collect() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,8 +450,8 @@ mod tests {
     const HEAD: &str = "source,gpu,fabric,op,n_gpus,gpus_per_node,bytes,time_us\n";
 
     fn measurements(rows: &str) -> Measurements {
-        Measurements::of(&Table::parse("t.csv", format!("{HEAD}{rows}").as_bytes(), &COLUMNS).unwrap())
-            .unwrap()
+        let table = Table::parse("t.csv", format!("{HEAD}{rows}").as_bytes(), COLUMNS).unwrap();
+        Measurements::of(&table).unwrap()
     }
 
     #[test]
@@ -483,17 +463,12 @@ mod tests {
              Vidur,H100,DGX H100,send_recv,2,8,4096,soon\n\
              Vidur,H100,DGX H100,send_recv,2,8,4096,11\n",
         );
-        let said: Vec<(usize, bool)> = found
-            .malformed
-            .iter()
-            .map(|problem| {
-                (
-                    problem.line,
-                    ["broadcast", "two GPUs", "soon"].iter().any(|word| problem.message.contains(word)),
-                )
-            })
-            .collect();
-        assert_eq!(said, [(3, true), (4, true), (5, true)], "{:?}", found.malformed);
+        for (problem, (line, word)) in
+            found.malformed.iter().zip([(3, "broadcast"), (4, "two GPUs"), (5, "soon")])
+        {
+            assert!(problem.line == line && problem.message.contains(word), "{problem}");
+        }
+        assert_eq!(found.malformed.len(), 3, "{:?}", found.malformed);
         let [switch, pair] = &found.measurements[..] else { panic!("{found:?}") };
         assert_eq!((switch.operation, switch.ranks, switch.bytes), (Operation::AllReduce, 8, 1_048_576.0));
         assert!((switch.seconds - 40e-6).abs() < 1e-18 && !switch.is_traced());

@@ -45,10 +45,6 @@ const STEP: f64 = 1.04;
 const STEPS: i32 = 50;
 
 /// All of them, with the rows at hand.
-///
-/// # Errors
-///
-/// When the committed recording is damaged.
 pub fn constants(truth: &Truth) -> Result<Vec<Constant>, Error> {
     let mut list = Vec::new();
     for family in &training::FITTED {

@@ -61,23 +61,15 @@ pub enum Error {
 }
 
 impl Table {
-    /// Reads `path` and checks that the header has every column of `needed`.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read or lacks a needed column.
-    pub fn read(path: &Path, needed: &[&'static str]) -> Result<Self, Error> {
+    /// Reads `path` and checks that the header has every column of `needed`, which is written as a header is.
+    pub fn read(path: &Path, needed: &'static str) -> Result<Self, Error> {
         let file = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|source| Error::Read { file: file.clone(), source })?;
         Self::parse(&file, &bytes, needed)
     }
 
     /// Reads a table from memory; `file` is what complaints call it.
-    ///
-    /// # Errors
-    ///
-    /// When the table is empty or lacks a needed column.
-    pub fn parse(file: &str, bytes: &[u8], needed: &[&'static str]) -> Result<Self, Error> {
+    pub fn parse(file: &str, bytes: &[u8], needed: &'static str) -> Result<Self, Error> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut table =
             Self { file: file.to_owned(), header: Vec::new(), records: Vec::new(), problems: Vec::new() };
@@ -118,10 +110,10 @@ impl Table {
     /// # Errors
     ///
     /// When it lacks one, which the error names.
-    pub fn require(&self, needed: &[&'static str]) -> Result<(), Error> {
-        match needed.iter().find(|name| !self.has(name)) {
-            Some(&column) => {
-                let expected = needed.join(", ");
+    pub fn require(&self, needed: &'static str) -> Result<(), Error> {
+        match needed.split(',').find(|name| !name.is_empty() && !self.has(name)) {
+            Some(column) => {
+                let expected = needed.replace(',', ", ");
                 Err(Error::NoColumn { file: self.file.clone(), column, expected })
             }
             None => Ok(()),
@@ -130,6 +122,18 @@ impl Table {
 
     fn complain(&mut self, line: usize, column: usize, message: String) {
         self.problems.push(Problem { file: self.file.clone(), line, column, message });
+    }
+
+    /// What `read` makes of all rows, and what is wrong with lines and rows.
+    pub fn each<T>(&self, read: impl Fn(&CsvRow<'_>) -> Result<T, Problem>) -> (Vec<T>, Vec<Problem>) {
+        let (mut found, mut problems) = (Vec::new(), self.problems.clone());
+        for row in self.rows() {
+            match read(&row) {
+                Ok(own) => found.push(own),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (found, problems)
     }
 
     /// Rows to read fields from.
@@ -199,7 +203,6 @@ impl CsvRow<'_> {
         }
     }
 
-    /// [`CsvRow::count`], an empty field being a problem.
     /// A whole number that may be zero, as it is where there is none.
     ///
     /// # Errors
@@ -212,11 +215,7 @@ impl CsvRow<'_> {
         }
     }
 
-    /// A positive whole number that has to be there.
-    ///
-    /// # Errors
-    ///
-    /// When the field is no such number.
+    /// [`CsvRow::count`], an empty field being a problem.
     pub fn required_count(&self, name: &str) -> Result<u32, Problem> {
         self.count(name)?.ok_or_else(|| self.problem(name, "expected a whole number, found nothing"))
     }
@@ -263,12 +262,26 @@ fn split(line: &[u8]) -> Result<Vec<Field>, (usize, &'static str)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A table of one plain row, of which some columns are told otherwise.
+    pub(crate) fn one_row(
+        columns: &str,
+        plain: impl Fn(&str) -> &'static str,
+        changed: &[(&str, &str)],
+    ) -> String {
+        for (name, _) in changed {
+            assert!(columns.split(',').any(|column| column == *name), "no column {name}");
+        }
+        let told = |name: &str| changed.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
+        let row = columns.split(',').map(|name| told(name).unwrap_or_else(|| plain(name)));
+        format!("{columns}\n{}\n", row.collect::<Vec<_>>().join(","))
+    }
 
     #[test]
     fn quoted_fields_keep_commas_and_quotes() {
-        let table = Table::parse("t", b"a,b\n1,\"x, \"\"y\"\"\"\n", &["a", "b"]).unwrap();
+        let table = Table::parse("t", b"a,b\n1,\"x, \"\"y\"\"\"\n", "a,b").unwrap();
         let row = table.rows().next().unwrap();
         assert_eq!((row.text("a"), row.text("b")), ("1", "x, \"y\""));
     }
@@ -276,7 +289,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_reported_with_its_place_and_the_next_is_still_read() {
         let text = b"a,b\n1\n2,\"open\n3,\xff\n4,5,6\n7,x\n8,9\n";
-        let table = Table::parse("t.csv", text, &["a"]).unwrap();
+        let table = Table::parse("t.csv", text, "a").unwrap();
         let places: Vec<_> = table.problems.iter().map(|p| (p.line, p.column)).collect();
         assert_eq!(places, [(2, 1), (3, 3), (4, 3), (5, 5)]);
         let numbers: Vec<_> = table.rows().map(|row| row.required("b")).collect();
@@ -289,14 +302,14 @@ mod tests {
 
     #[test]
     fn a_missing_column_is_named() {
-        let error = Table::parse("t.csv", b"a\n1\n", &["a", "bytes"]).unwrap_err();
-        assert!(error.to_string().contains("`bytes`"), "{error}");
+        let error = Table::parse("t.csv", b"a\n1\n", "a,bytes").unwrap_err();
+        assert!(error.to_string().contains("`bytes`; expected at least a, bytes"), "{error}");
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>) {
-            if let Ok(table) = Table::parse("t", &bytes, &[]) {
+            if let Ok(table) = Table::parse("t", &bytes, "") {
                 for row in table.rows() {
                     let _ = row.count("x");
                 }

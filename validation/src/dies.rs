@@ -118,10 +118,6 @@ pub struct Die {
 }
 
 /// The committed dies.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn dies(constants: &Constants) -> Result<Vec<Die>, Error> {
     let damaged = |why: String| Error::Data { file: "dies.toml", why };
     let file: File = toml::from_str(TEXT).map_err(|e| damaged(e.to_string()))?;
@@ -160,10 +156,6 @@ pub fn dies(constants: &Constants) -> Result<Vec<Die>, Error> {
 }
 
 /// The committed constants, or the reason there are none.
-///
-/// # Errors
-///
-/// When the committed table is damaged.
 pub fn constants() -> Result<&'static Constants, Error> {
     Constants::committed().map_err(|e| Error::Data { file: "constants.toml", why: e.to_string() })
 }
@@ -362,8 +354,7 @@ mod tests {
     fn a_die_left_out_is_predicted_worse_than_one_that_was_seen() {
         let constants = constants().unwrap();
         let dies = dies(constants).unwrap();
-        let mean =
-            |pairs: Vec<Pair>| Stats::of(&pairs.iter().map(Pair::error).collect::<Vec<_>>()).unwrap().mape;
+        let mean = |pairs: Vec<Pair>| Stats::of_pairs(&pairs).unwrap().mape;
         assert!(mean(left_out(constants, &dies)) > mean(totals(constants, &dies)));
     }
 }

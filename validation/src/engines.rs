@@ -19,10 +19,6 @@ const PICTURE_VALUES: f64 = 1024.0 * 1024.0;
 const RAW_BITS: f64 = 16.0;
 
 /// The committed recording.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn recording() -> Result<Recording, Error> {
     Recording::parse(RECORDING).map_err(|why| Error::Data { file: "h200/recording.json", why })
 }

@@ -17,46 +17,26 @@ const PARTS: usize = 8;
 
 /// Mean absolute errors of the rows at hand, by question.
 pub fn by_question(truth: &Truth) -> Vec<Measured> {
-    let mut sums: BTreeMap<Question, Sum> = BTreeMap::new();
+    let mut errors: BTreeMap<Question, Vec<[f64; 3]>> = BTreeMap::new();
     let unseen = Unseen::of(truth);
     for (at, run) in truth.runs.iter().enumerate() {
         let Some(file) = &run.file else { continue };
         let Ok((_, job)) = run.resolve(&truth.calibrations) else { continue };
         let question = Question::of(file, &job);
         if let (Some(question), Some(error)) = (question, error(&truth.calibrations, run)) {
-            let sum = sums.entry(question).or_default();
-            sum.rows += 1;
-            sum.error += error;
             // A row that no fit may use is one that none has seen.
             let without_model = unseen.without_model.get(&at).copied().unwrap_or(error);
-            sum.model_left_out += without_model;
             // A calibration of one GPU and one source has no row without them.
-            sum.gpu_left_out += unseen.without_gpu.get(&at).copied().unwrap_or(without_model);
+            let without_gpu = unseen.without_gpu.get(&at).copied().unwrap_or(without_model);
+            errors.entry(question).or_default().push([error, without_model, without_gpu]);
         }
     }
-    sums.into_iter().map(|(question, sum)| sum.mean(question)).collect()
-}
-
-/// Absolute errors of the rows of a question.
-#[derive(Default)]
-struct Sum {
-    rows: usize,
-    error: f64,
-    model_left_out: f64,
-    gpu_left_out: f64,
-}
-
-impl Sum {
-    fn mean(self, question: Question) -> Measured {
-        let rows = self.rows as f64;
-        Measured {
-            question,
-            rows: self.rows,
-            error: self.error / rows,
-            model_left_out: self.model_left_out / rows,
-            gpu_left_out: self.gpu_left_out / rows,
-        }
-    }
+    let measured = |(question, errors): (Question, Vec<[f64; 3]>)| {
+        let rows = errors.len();
+        let mean = |kind: usize| errors.iter().map(|own| own[kind]).sum::<f64>() / rows as f64;
+        Measured { question, rows, error: mean(0), model_left_out: mean(1), gpu_left_out: mean(2) }
+    };
+    errors.into_iter().map(measured).collect()
 }
 
 /// How far the seconds of a finished run are from what was measured.

@@ -34,10 +34,6 @@ struct Facts {
 }
 
 /// Every published number the project carries.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn facts() -> Result<Vec<Fact>, Error> {
     let facts: Facts =
         toml::from_str(FACTS).map_err(|e| Error::Data { file: "facts.toml", why: e.to_string() })?;
@@ -52,10 +48,6 @@ pub struct Peers {
 }
 
 /// What other simulators reach on the same sets.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn peers() -> Result<Peers, Error> {
     toml::from_str(PEERS).map_err(|e| Error::Data { file: "peers.toml", why: e.to_string() })
 }

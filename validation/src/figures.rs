@@ -12,10 +12,6 @@ use trinity_study::config::SynthesisFile;
 /// The rows of a recording: `data-parallel`, `pipeline`, `video-pipeline`, `85M` or `2.7M` of training runs, `other-models`,
 /// `smollm2-135m`, `gemma-3-270m`, the first with its bits shared out `-linear` by layer or by `-slopes`, `silicon`, `torch`, `delta`,
 /// `sparse-delta`.
-///
-/// # Errors
-///
-/// When committed data are damaged, or have no such set.
 pub fn rows(set: &str) -> Result<Value, Error> {
     match set {
         "other-models" => {

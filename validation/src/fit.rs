@@ -77,9 +77,7 @@ pub fn fit(
             break;
         }
         if least_before - least < 1e-7 {
-            for axis in &mut axes {
-                axis.step *= 0.7;
-            }
+            axes.iter_mut().for_each(|axis| axis.step *= 0.7);
         }
     }
     (best, least)

@@ -21,20 +21,7 @@ use trinity_sim::host::{
     Power, Products, Run,
 };
 
-const COLUMNS: [&str; 12] = [
-    "phase",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "ffn",
-    "vocab",
-    "parameters",
-    "batch",
-    "seq",
-    "mode",
-    "iter_s",
-];
+const COLUMNS: &str = "phase,layers,hidden,heads,kv_heads,ffn,vocab,parameters,batch,seq,mode,iter_s";
 
 /// One measured run.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,33 +45,19 @@ pub struct HostRuns {
 
 impl HostRuns {
     /// Reads a table.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read or lacks a column.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self::of(Table::read(path, &COLUMNS)?))
+        Ok(Self::of(Table::read(path, COLUMNS)?))
     }
 
     /// The committed runs of an H200.
-    ///
-    /// # Errors
-    ///
-    /// When the committed file is damaged.
     pub fn committed() -> Result<Self, Error> {
         let bytes = include_bytes!("../data/h200/runs.csv");
-        Ok(Self::of(Table::parse("validation/data/h200/runs.csv", bytes, &COLUMNS)?))
+        Ok(Self::of(Table::parse("validation/data/h200/runs.csv", bytes, COLUMNS)?))
     }
 
     fn of(table: Table) -> Self {
-        let mut runs = Self { runs: Vec::new(), malformed: table.problems.clone() };
-        for row in table.rows() {
-            match host_run(&row) {
-                Ok(run) => runs.runs.push(run),
-                Err(problem) => runs.malformed.push(problem),
-            }
-        }
-        runs
+        let (runs, malformed) = table.each(host_run);
+        Self { runs, malformed }
     }
 }
 

@@ -135,10 +135,6 @@ pub fn sets(errors: &[FamilyError]) -> Vec<KernelSet> {
 }
 
 /// What the built-in files say of themselves.
-///
-/// # Errors
-///
-/// When a file is damaged.
 pub fn stated() -> Result<Vec<FamilyError>, Error> {
     let mut errors: Vec<FamilyError> = Vec::new();
     for gpu in GPUS {

@@ -11,7 +11,7 @@ use std::fmt::Write;
 const ROWS: &[u8] = include_bytes!("../data/figures/language_models.csv");
 const FILE: &str = "figures/language_models.csv";
 
-const COLUMNS: [&str; 5] = ["model", "weights", "bits_per_value", "delta_bits_per_byte", "delta_ci95"];
+const COLUMNS: &str = "model,weights,bits_per_value,delta_bits_per_byte,delta_ci95";
 
 /// One model after one codec at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,16 +27,12 @@ pub struct Loss {
 }
 
 /// Every recorded row.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn rows() -> Result<Vec<Loss>, Error> {
     parse(ROWS)
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Loss>, Error> {
-    committed::rows(FILE, bytes, &COLUMNS, |row| {
+    committed::rows(FILE, bytes, COLUMNS, |row| {
         Ok(Loss {
             model: row.text("model").to_owned(),
             weights: row.text("weights").to_owned(),
@@ -48,10 +44,6 @@ fn parse(bytes: &[u8]) -> Result<Vec<Loss>, Error> {
 }
 
 /// The rows of one model as a table, for people.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn table(model: &str) -> Result<String, Error> {
     let mut out =
         format!("{model}: bits per byte lost\n{:<24}{:>8}{:>10}{:>10}\n", "weights", "bits", "lost", "95 %");

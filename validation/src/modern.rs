@@ -15,69 +15,26 @@ use trinity_sim::Recompute;
 pub const TOLD_BY: &str = "nvlink_domain";
 
 /// Columns that a row is read from.
-pub const COLUMNS: [&str; 37] = [
-    "source",
-    "task",
-    "model",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "moe_ffn",
-    "vocab",
-    "experts",
-    "topk",
-    "shared_ffn",
-    "dense_layers",
-    "attn",
-    "seq",
-    "gpu",
-    "n_gpus",
-    "nvlink_domain",
-    "tp",
-    "pp",
-    "vp",
-    "cp",
-    "dp",
-    "ep",
-    "fsdp",
-    "microbatch",
-    "global_batch",
-    "precision",
-    "release",
-    "tokens_per_s_per_gpu",
-    "tokens_from_tflops",
-    "step_time_s",
-    "recompute_granularity",
-    "arch_note",
-    "quality",
-];
+pub const COLUMNS: &str = "source,task,model,layers,hidden,heads,kv_heads,head_dim,ffn,moe_ffn,vocab,experts,topk,shared_ffn,\
+     dense_layers,attn,seq,gpu,n_gpus,nvlink_domain,tp,pp,vp,cp,dp,ep,fsdp,microbatch,global_batch,\
+     precision,release,tokens_per_s_per_gpu,tokens_from_tflops,step_time_s,recompute_granularity,\
+     arch_note,quality";
 
 impl Runs {
     /// Reads a table of runs; `finished` tells whether each must have a time.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read or lacks a column.
     pub fn read(path: &Path, finished: bool) -> Result<Self, csv::Error> {
-        let table = Table::read(path, &["source"])?;
+        let table = Table::read(path, "source")?;
         if table.has(TOLD_BY) {
-            table.require(&COLUMNS)?;
+            table.require(COLUMNS)?;
             return Ok(Self::of_rows(&table, run));
         }
-        table.require(&runs::COLUMNS)?;
+        table.require(runs::COLUMNS)?;
         Ok(Self::of_table(&table, finished))
     }
 
     /// Reads a table of the form of this module from memory.
-    ///
-    /// # Errors
-    ///
-    /// When a column is missing.
     pub fn parse_modern(file: &str, text: &str) -> Result<Self, csv::Error> {
-        let table = Table::parse(file, text.as_bytes(), &COLUMNS)?;
+        let table = Table::parse(file, text.as_bytes(), COLUMNS)?;
         Ok(Self::of_rows(&table, run))
     }
 }
@@ -127,11 +84,8 @@ pub fn run(row: &CsvRow<'_>) -> Result<Result<Run, Problem>, Problem> {
         peak_memory_gb: None,
         source,
     };
-    let parts =
-        u64::from(run.tensor) * u64::from(run.pipeline) * u64::from(run.data) * u64::from(run.context);
-    if parts != u64::from(run.gpus) {
-        let message = format!("tp × pp × dp × cp is {parts}, but there are {} GPUs", run.gpus);
-        return Ok(Err(row.problem("n_gpus", message)));
+    if let Some(problem) = run.miscounted(row) {
+        return Ok(Err(problem));
     }
     let Some(cluster) = machine_of(&run.gpu) else {
         return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));

@@ -32,10 +32,6 @@ const CLUSTERS: [(&str, &str); 7] = [
 const LOG2_BYTES: [i32; 6] = [20, 22, 24, 26, 28, 30];
 
 /// Every collective of a node that lies inside what was measured.
-///
-/// # Errors
-///
-/// When a built-in file is damaged.
 pub fn pairs() -> Result<Vec<Pair>, Error> {
     let mut pairs = Vec::new();
     for (name, gpu) in CLUSTERS {

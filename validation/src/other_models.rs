@@ -10,8 +10,7 @@ use std::fmt::Write;
 const ROWS: &[u8] = include_bytes!("../data/other_models/fidelity.csv");
 const FILE: &str = "other_models/fidelity.csv";
 
-const COLUMNS: [&str; 8] =
-    ["model", "method", "target_bits", "bits_per_value", "model_bits", "nmse", "agreement", "second"];
+const COLUMNS: &str = "model,method,target_bits,bits_per_value,model_bits,nmse,agreement,second";
 
 /// A model that agrees with its uncoded self this often is called the same.
 pub const SAME: f64 = 0.99;
@@ -41,16 +40,12 @@ pub struct Fidelity {
 }
 
 /// Every recorded row.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn rows() -> Result<Vec<Fidelity>, Error> {
     parse(ROWS)
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Fidelity>, Error> {
-    committed::rows(FILE, bytes, &COLUMNS, |row| {
+    committed::rows(FILE, bytes, COLUMNS, |row| {
         Ok(Fidelity {
             model: row.text("model").to_owned(),
             method: row.text("method").to_owned(),
@@ -71,10 +66,6 @@ pub fn least_bits(rows: &[Fidelity], model: &str, method: &str) -> Option<f64> {
 }
 
 /// The table, for people: agreement and, in brackets, the second measure, for each model, method and rate.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn table() -> Result<String, Error> {
     Ok(drawn(&rows()?))
 }

@@ -2,10 +2,10 @@
 //! waves, L2 and memory, at the clock a short product runs at.
 
 use crate::Error;
-use crate::engines::RECORDING;
+use crate::engines;
 use crate::score::Pair;
-use serde::Deserialize;
 use trinity_config::Document;
+use trinity_hwcodec::compute::{Layout, Operand};
 use trinity_sim::Math;
 use trinity_sim::die::Roofline;
 use trinity_study::config::GpuFile;
@@ -17,54 +17,22 @@ pub const SMALL: &str = "H200 products below 10 GFLOP";
 /// Products above this are what the bar is for.
 pub const LARGE_FLOPS: f64 = 1e10;
 
-/// What is read of the recording; the rest is others' business.
-#[derive(Deserialize)]
-struct File {
-    compute: Option<Compute>,
-}
-
-#[derive(Deserialize)]
-struct Compute {
-    products: Vec<Product>,
-}
-
-#[derive(Deserialize)]
-struct Product {
-    operand: String,
-    layout: String,
-    m: u32,
-    n: u32,
-    k: u32,
-    seconds: Seconds,
-}
-
-#[derive(Deserialize)]
-struct Seconds {
-    median: f64,
-}
-
 /// BF16 products of the recording beside the parts' prediction, large and
 /// small; empty where the recording has none.
-///
-/// # Errors
-///
-/// When the recording or the GPU's file is damaged.
 pub fn products() -> Result<(Vec<Pair>, Vec<Pair>), Error> {
-    let damaged = |why: String| Error::Data { file: "h200/recording.json", why };
-    let file: File = serde_json::from_str(RECORDING).map_err(|e| damaged(e.to_string()))?;
     let gpu: GpuFile = Document::load("gpus/h200")?.read()?;
-    let die = gpu.die().ok_or_else(|| damaged("gpus/h200 lists no parts".into()))?;
-    let roofline = Roofline::burst(&die);
-    let measured = file.compute.map_or_else(Vec::new, |compute| compute.products);
+    let no_parts = || Error::Data { file: "h200/recording.json", why: "gpus/h200 lists no parts".into() };
+    let roofline = Roofline::burst(&gpu.die().ok_or_else(no_parts)?);
+    let measured = engines::recording()?.compute.map_or_else(Vec::new, |compute| compute.products);
     let (mut large, mut small) = (Vec::new(), Vec::new());
-    for product in measured.iter().filter(|p| p.operand == "bf16" && p.layout == "forward") {
+    for product in measured.iter().filter(|p| p.operand == Operand::Bf16 && p.layout == Layout::Forward) {
         let (m, n, k) = (f64::from(product.m), f64::from(product.n), f64::from(product.k));
         let pair = Pair {
             what: format!("{m} × {n} × {k}"),
             predicted: roofline.gemm((1.0, m, n, k), 2.0, 2.0, Math::Fp16).time_s,
             measured: product.seconds.median,
         };
-        if 2.0 * m * n * k > LARGE_FLOPS { large.push(pair) } else { small.push(pair) }
+        if product.flop() > LARGE_FLOPS { large.push(pair) } else { small.push(pair) }
     }
     Ok((large, small))
 }

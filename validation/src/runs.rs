@@ -13,24 +13,8 @@ use trinity_study::config::StudyFile;
 use trinity_study::config::software::Calibrations;
 
 /// Columns every table of runs has.
-pub const COLUMNS: [&str; 16] = [
-    "source",
-    "model",
-    "layers",
-    "hidden",
-    "heads",
-    "seq",
-    "vocab",
-    "gpu",
-    "n_gpus",
-    "tp",
-    "pp",
-    "dp",
-    "interleave",
-    "microbatch",
-    "global_batch",
-    "recompute",
-];
+pub const COLUMNS: &str = "source,model,layers,hidden,heads,seq,vocab,gpu,n_gpus,tp,pp,dp,interleave,microbatch,global_batch,\
+     recompute";
 
 /// One row.
 #[derive(Clone, Debug)]
@@ -102,48 +86,35 @@ pub enum Set {
 }
 
 impl Set {
-    /// Every set, in the order of the table.
-    pub const ALL: [Self; 17] = [
-        Self::KorthikantiT5,
-        Self::NarayananT1,
-        Self::NarayananT2,
-        Self::VtrainMulti,
-        Self::VtrainSingle,
-        Self::Bloom,
-        Self::Nanotron,
-        Self::MtNlg,
-        Self::MegatronReadme2020,
-        Self::MegatronReadme2021,
-        Self::MegatronCoreH100,
-        Self::Llama3,
-        Self::Mosaic,
-        Self::Nemo,
-        Self::MegatronBridge,
-        Self::MlperfTraining,
-        Self::Other,
+    /// Every set by its name in tables and bars, in the order of the table.
+    const NAMED: [(Self, &str); 17] = [
+        (Self::KorthikantiT5, "Korthikanti T5"),
+        (Self::NarayananT1, "Narayanan T1"),
+        (Self::NarayananT2, "Narayanan T2"),
+        (Self::VtrainMulti, "vTrain multi-node"),
+        (Self::VtrainSingle, "vTrain single-node"),
+        (Self::Bloom, "BLOOM"),
+        (Self::Nanotron, "nanotron H100"),
+        (Self::MtNlg, "MT-NLG"),
+        (Self::MegatronReadme2020, "Megatron README 2020"),
+        (Self::MegatronReadme2021, "Megatron README 2021"),
+        (Self::MegatronCoreH100, "Megatron-Core H100"),
+        (Self::Llama3, "Llama 3"),
+        (Self::Mosaic, "MosaicML"),
+        (Self::Nemo, "NeMo"),
+        (Self::MegatronBridge, "Megatron-Bridge"),
+        (Self::MlperfTraining, "MLPerf Training"),
+        (Self::Other, "other"),
     ];
+
+    /// Every set, in the order of the table.
+    pub fn all() -> [Self; 17] {
+        Self::NAMED.map(|(set, _)| set)
+    }
 
     /// Its name in tables and bars.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::KorthikantiT5 => "Korthikanti T5",
-            Self::NarayananT1 => "Narayanan T1",
-            Self::NarayananT2 => "Narayanan T2",
-            Self::VtrainMulti => "vTrain multi-node",
-            Self::VtrainSingle => "vTrain single-node",
-            Self::Bloom => "BLOOM",
-            Self::Nanotron => "nanotron H100",
-            Self::MtNlg => "MT-NLG",
-            Self::MegatronReadme2020 => "Megatron README 2020",
-            Self::MegatronReadme2021 => "Megatron README 2021",
-            Self::MegatronCoreH100 => "Megatron-Core H100",
-            Self::Llama3 => "Llama 3",
-            Self::Mosaic => "MosaicML",
-            Self::Nemo => "NeMo",
-            Self::MegatronBridge => "Megatron-Bridge",
-            Self::MlperfTraining => "MLPerf Training",
-            Self::Other => "other",
-        }
+        Self::NAMED.iter().find(|(set, _)| *set == self).map_or("", |(_, name)| name)
     }
 
     /// The set of a source, however it is spelled.
@@ -201,12 +172,8 @@ pub struct Runs {
 
 impl Runs {
     /// Reads a table of runs from memory.
-    ///
-    /// # Errors
-    ///
-    /// When a column is missing.
     pub fn parse(file: &str, text: &str, finished: bool) -> Result<Self, csv::Error> {
-        Ok(Self::of_table(&Table::parse(file, text.as_bytes(), &COLUMNS)?, finished))
+        Ok(Self::of_table(&Table::parse(file, text.as_bytes(), COLUMNS)?, finished))
     }
 
     pub(crate) fn of_table(table: &Table, finished: bool) -> Self {
@@ -217,15 +184,28 @@ impl Runs {
         table: &Table,
         read: impl Fn(&CsvRow<'_>) -> Result<Result<Run, Problem>, Problem>,
     ) -> Self {
-        let mut runs = Self { malformed: table.problems.clone(), ..Self::default() };
-        for row in table.rows() {
-            match read(&row) {
-                Ok(Ok(run)) => runs.runs.push(run),
-                Ok(Err(missing)) => runs.incomplete.push(missing),
-                Err(problem) => runs.malformed.push(problem),
+        let (found, malformed) = table.each(read);
+        let mut runs = Self { malformed, ..Self::default() };
+        for run in found {
+            match run {
+                Ok(run) => runs.runs.push(run),
+                Err(missing) => runs.incomplete.push(missing),
             }
         }
         runs
+    }
+}
+
+#[cfg(test)]
+impl Runs {
+    /// Its one row.
+    pub(crate) fn only(mut self) -> Result<Result<Run, Problem>, Problem> {
+        assert_eq!(self.runs.len() + self.malformed.len() + self.incomplete.len(), 1);
+        match (self.runs.pop(), self.incomplete.pop(), self.malformed.pop()) {
+            (Some(run), ..) => Ok(Ok(run)),
+            (_, Some(missing), _) => Ok(Err(missing)),
+            (.., problem) => Err(problem.unwrap()),
+        }
     }
 }
 
@@ -296,11 +276,8 @@ fn run(row: &CsvRow<'_>, finished: bool) -> Result<Result<Run, Problem>, Problem
         file: None,
         source,
     };
-    let parts =
-        u64::from(run.tensor) * u64::from(run.pipeline) * u64::from(run.data) * u64::from(run.context);
-    if parts != u64::from(run.gpus) {
-        let message = format!("tp × pp × dp × cp is {parts}, but there are {} GPUs", run.gpus);
-        return Ok(Err(row.problem("n_gpus", message)));
+    if let Some(problem) = run.miscounted(row) {
+        return Ok(Err(problem));
     }
     let Some(text) = run.study() else {
         return Ok(Err(row.problem("gpu", format!("no cluster of `{}` is known", run.gpu))));
@@ -386,9 +363,12 @@ impl Run {
         )
     }
 
-    /// Whether two rows say the same.
-    pub fn same_as(&self, other: &Self) -> bool {
-        self == other
+    /// What is wrong where its ranks are not all GPUs.
+    pub(crate) fn miscounted(&self, row: &CsvRow<'_>) -> Option<Problem> {
+        let ranks = [self.tensor, self.pipeline, self.data, self.context];
+        let parts: u64 = ranks.into_iter().map(u64::from).product();
+        let message = format!("tp × pp × dp × cp is {parts}, but there are {} GPUs", self.gpus);
+        (parts != u64::from(self.gpus)).then(|| row.problem("n_gpus", message))
     }
 
     /// The calibration whose constants apply.

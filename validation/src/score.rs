@@ -18,7 +18,7 @@ impl Pair {
 }
 
 /// Errors of a set, as fractions of the measured value.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
     pub n: usize,
     /// Mean absolute percentage error, as a fraction.
@@ -31,6 +31,11 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Errors of `pairs`; `None` when there are none.
+    pub fn of_pairs(pairs: &[Pair]) -> Option<Self> {
+        Self::of(&pairs.iter().map(Pair::error).collect::<Vec<_>>())
+    }
+
     /// Errors of `errors`; `None` when there are none.
     pub fn of(errors: &[f64]) -> Option<Self> {
         if errors.is_empty() {

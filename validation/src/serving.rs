@@ -11,27 +11,23 @@ mod written;
 pub use fit::{Fitted, fit};
 pub use left_out::{LeftOut, left_out};
 pub use rows::{Group, Judged, Services, TPOT, TTFT};
+use rows::{damaged, library};
 pub use written::written;
 
 use crate::Error;
-use crate::score::{Pair, Stats};
+use crate::score::Stats;
 use serde::Serialize;
 use std::path::Path;
 use trinity_study::Progress;
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::library::Library;
 
 /// Steps of the fit that leaving out starts from.
 const ROUNDS: u32 = 2;
 
 /// Fits constants on `services` and leaves out each model, GPU and version in
 /// turn.
-///
-/// # Errors
-///
-/// When built-in files are damaged.
 pub fn leave_out(services: &Services, progress: &dyn Progress) -> Result<Vec<LeftOut>, Error> {
-    let library =
-        Library::load().map_err(|error| Error::Data { file: "configs/engines", why: error.to_string() })?;
+    let library = library()?;
     let mut fitted = fit(services, &library, ROUNDS, progress);
     Ok(left_out(services, &library, &mut fitted))
 }
@@ -59,23 +55,18 @@ const ROUNDS_WRITTEN: u32 = 3;
 
 /// Fits the constants of all engines on the rows of `tables`, from the files in
 /// `folder` where they are there and from those built in otherwise.
-///
-/// # Errors
-///
-/// When a table or a file cannot be read.
 pub fn refit(
     tables: &[std::path::PathBuf],
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<Refitted, Error> {
-    let data = |why: String| Error::Data { file: "configs/engines", why };
-    let mut library = Library::load().map_err(|error| data(error.to_string()))?;
+    let mut library = library()?;
     for name in library.engines().keys().cloned().collect::<Vec<_>>() {
         let path = folder.join(&name).with_extension("toml");
         if path.exists() {
             let file = trinity_config::Document::load(&path.display().to_string())
                 .and_then(|document| document.read())
-                .map_err(|error| data(error.to_string()))?;
+                .map_err(damaged)?;
             library = library.with_engine(&name, file);
         }
     }
@@ -94,7 +85,7 @@ pub fn refit(
     let services = read(&library)?;
     let left_out = left_out(&services, &library, &mut fitted);
     let sets = services.groups().into_iter().filter_map(|group| {
-        let stats = Stats::of(&group.pairs.iter().map(Pair::error).collect::<Vec<_>>())?;
+        let stats = Stats::of_pairs(&group.pairs)?;
         Some(FittedSet {
             set: group.set,
             stats,

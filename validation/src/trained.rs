@@ -43,12 +43,8 @@ fn damaged(why: String) -> Error {
 }
 
 /// Every recorded run.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
 pub fn runs() -> Result<Vec<Run>, Error> {
-    recorded().map_err(|why| damaged(why.message))
+    recorded().map_err(|why| damaged(why.to_string()))
 }
 
 /// Bits per value: of activations in a pipeline, of weight gradients elsewhere.
@@ -100,10 +96,6 @@ fn summed(name: &str, runs: &[(&Run, f64)]) -> Compared {
 }
 
 /// The table of a set, for people.
-///
-/// # Errors
-///
-/// When the committed file is damaged, or has no such set.
 pub fn table(set: &str) -> Result<String, Error> {
     let rows = compared(&runs()?, set).ok_or_else(|| damaged(format!("there is no set {set}")))?;
     let pipeline = set.ends_with("pipeline");

@@ -4,7 +4,7 @@
 use crate::fit::{Effort, fit};
 use crate::runs::{Run, Set, Unscored};
 use crate::score::{Pair, Stats, one_constant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trinity_sim::Breakdown;
 use trinity_study::config::software::Calibrations;
 
@@ -235,15 +235,25 @@ pub fn leave_one_out(
     runs: &[&Run],
     of: Trait,
 ) -> BTreeMap<Set, Vec<Pair>> {
-    let values: std::collections::BTreeSet<&str> = runs.iter().map(|run| of(run)).collect();
+    let values: BTreeSet<&str> = runs.iter().map(|run| of(run)).collect();
+    let parts = values.into_iter().map(|value| runs.iter().copied().partition(|run| of(run) == value));
+    unseen(family, start, Effort::LEFT_OUT, parts.filter(|(_, rest): &Part<'_>| !rest.is_empty()))
+}
+
+/// Runs that are held out, and the rest.
+type Part<'a> = (Vec<&'a Run>, Vec<&'a Run>);
+
+/// Pairs of the runs that each part holds out, by constants fitted on the rest.
+fn unseen<'a>(
+    family: &Family,
+    start: &Calibrations,
+    effort: Effort,
+    parts: impl Iterator<Item = Part<'a>>,
+) -> BTreeMap<Set, Vec<Pair>> {
     let mut pairs: BTreeMap<Set, Vec<Pair>> = BTreeMap::new();
-    for value in values {
-        let rest: Vec<&Run> = runs.iter().copied().filter(|run| of(run) != value).collect();
-        if rest.is_empty() || rest.len() == runs.len() {
-            continue;
-        }
-        let fitted = refit(family, start, &rest, Effort::LEFT_OUT);
-        for run in runs.iter().filter(|run| of(run) == value) {
+    for (held_out, rest) in parts {
+        let fitted = refit(family, start, &rest, effort);
+        for run in held_out {
             if let (Some(measured), Ok(predicted)) = (run.seconds, predict(&fitted, run)) {
                 pairs.entry(run.set).or_default().push(pair(run, predicted, measured));
             }
@@ -303,42 +313,25 @@ pub fn refit(family: &Family, start: &Calibrations, runs: &[&Run], effort: Effor
 /// constants, which did see them, and moves a short way: read the result as a
 /// lower bound on the error of new rows.
 pub fn k_fold(family: &Family, start: &Calibrations, runs: &[&Run], folds: usize) -> BTreeMap<Set, Stats> {
-    let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
-    for fold in 0..folds {
-        let in_fold = |i: usize| i % folds == fold;
-        let rest: Vec<&Run> =
-            runs.iter().enumerate().filter(|(i, _)| !in_fold(*i)).map(|(_, r)| *r).collect();
-        let fitted = refit(family, start, &rest, Effort::FOLD);
-        for (_, run) in runs.iter().enumerate().filter(|(i, _)| in_fold(*i)) {
-            push_error(&mut errors, &fitted, run);
-        }
-    }
-    stats(errors)
+    let part = |fold: usize| -> Part<'_> {
+        let of = |inside: bool| {
+            let own = runs.iter().enumerate().filter(move |(i, _)| (i % folds == fold) == inside);
+            own.map(|(_, run)| *run).collect()
+        };
+        (of(true), of(false))
+    };
+    stats(unseen(family, start, Effort::FOLD, (0..folds).map(part)))
 }
 
 /// Errors of each set with constants fitted on all other sets. A cluster that
 /// only the set knows keeps its three constants.
 pub fn leave_one_source_out(family: &Family, start: &Calibrations, runs: &[&Run]) -> BTreeMap<Set, Stats> {
-    let mut errors: BTreeMap<Set, Vec<f64>> = BTreeMap::new();
-    for &(set, _) in family.sets {
-        let rest: Vec<&Run> = runs.iter().copied().filter(|run| run.set != set).collect();
-        if rest.len() == runs.len() || rest.is_empty() {
-            continue;
-        }
-        let fitted = refit(family, start, &rest, Effort::FOLD);
-        for run in runs.iter().filter(|run| run.set == set) {
-            push_error(&mut errors, &fitted, run);
-        }
-    }
-    stats(errors)
+    let sets = family.sets.iter();
+    let parts = sets.map(|(set, _)| runs.iter().copied().partition(|run| run.set == *set));
+    let known = |(held_out, rest): &Part<'_>| !held_out.is_empty() && !rest.is_empty();
+    stats(unseen(family, start, Effort::FOLD, parts.filter(known)))
 }
 
-fn push_error(errors: &mut BTreeMap<Set, Vec<f64>>, fitted: &Calibrations, run: &Run) {
-    if let (Some(measured), Ok(predicted)) = (run.seconds, predict(fitted, run)) {
-        errors.entry(run.set).or_default().push(pair(run, predicted, measured).error());
-    }
-}
-
-fn stats(errors: BTreeMap<Set, Vec<f64>>) -> BTreeMap<Set, Stats> {
-    errors.into_iter().filter_map(|(set, errors)| Some((set, Stats::of(&errors)?))).collect()
+fn stats(pairs: BTreeMap<Set, Vec<Pair>>) -> BTreeMap<Set, Stats> {
+    pairs.into_iter().filter_map(|(set, pairs)| Some((set, Stats::of_pairs(&pairs)?))).collect()
 }

@@ -79,10 +79,6 @@ pub struct Truth {
 
 impl Truth {
     /// Reads the committed data and every file of the request.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be used at all.
     pub fn read(request: &ValidationRequest) -> Result<Self, Error> {
         let (for_links, for_gpus): (Vec<String>, Vec<String>) =
             request.assignments.iter().cloned().partition(|assignment| assignment.starts_with("links."));
@@ -128,7 +124,7 @@ impl Truth {
             truth.incomplete.extend(runs.incomplete);
         }
         for path in &request.collectives {
-            truth.add_collectives(&Table::read(path, &[])?)?;
+            truth.add_collectives(&Table::read(path, "")?)?;
         }
         for path in &request.serving {
             let mut read = Services::read(path)?;
@@ -166,7 +162,7 @@ impl Truth {
     fn add_runs(&mut self, runs: Runs, committed: bool) {
         let published = if committed { 0 } else { self.runs.len() };
         for run in runs.runs {
-            if self.runs[..published].iter().any(|known| known.same_as(&run)) {
+            if self.runs[..published].contains(&run) {
                 self.repeated += 1;
             } else {
                 self.runs.push(run);
@@ -178,7 +174,7 @@ impl Truth {
 }
 
 /// One line of the error table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Line {
     pub set: String,
     #[serde(flatten)]
@@ -236,10 +232,6 @@ pub struct ValidationOutcome {
 }
 
 /// Scores and judges.
-///
-/// # Errors
-///
-/// When the committed bars are damaged.
 pub fn validate(truth: &Truth) -> Result<ValidationOutcome, Error> {
     score_all(truth, &Unseen::of(truth))
 }
@@ -254,7 +246,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
         capacity: capacity::score(&truth.calibrations, &truth.runs, &truth.failures),
         codecs: codecs::check(),
     };
-    for set in Set::ALL {
+    for set in Set::all() {
         let Some(scored) = outcome.scored.get(&set).cloned() else { continue };
         let Some(mut line) = line(set.name(), &scored.pairs) else { continue };
         line.one_constant_mape = scored.one_constant();
@@ -267,9 +259,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
     }
     for ((set, trait_name), pairs) in &unseen.left_out {
         let name = format!("{}, {trait_name}", set.name());
-        if let Some(line) = line(&name, pairs) {
-            outcome.push(line, pairs.clone(), &bars, &truth.peers);
-        }
+        outcome.push_pairs(&name, pairs.clone(), &bars, &truth.peers);
     }
     outcome.push_collectives(truth, unseen, &bars);
     outcome.push_services(truth, &bars);
@@ -283,9 +273,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
     if !truth.host_runs.is_empty() {
         let device = host_runs::device(&truth.recording)?;
         for (set, pairs) in host_runs::score(&device, &name, &truth.host_runs) {
-            if let Some(line) = line(&set, &pairs) {
-                outcome.push(line, pairs, &bars, &truth.peers);
-            }
+            outcome.push_pairs(&set, pairs, &bars, &truth.peers);
         }
     }
     let engines = [
@@ -293,9 +281,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
         (format!("coded wires {name}"), engines::wires(&truth.recording)),
     ];
     for (name, pairs) in engines {
-        if let Some(line) = line(&name, &pairs) {
-            outcome.push(line, pairs, &bars, &truth.peers);
-        }
+        outcome.push_pairs(&name, pairs, &bars, &truth.peers);
     }
     for set in kernels::sets(&truth.kernels) {
         if let Some(mut line) = line(set.name, &set.pairs) {
@@ -307,9 +293,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
     let kernels = [(products::LARGE, large), (products::SMALL, small), (nodes::TIERS, nodes::pairs()?)];
     let stages = [(silicon::LEFT_OUT, silicon::left_out(&silicon::stages()?))];
     for (name, pairs) in die_sets()?.into_iter().chain(kernels).chain(stages) {
-        if let Some(line) = line(name, &pairs) {
-            outcome.push(line, pairs, &bars, &truth.peers);
-        }
+        outcome.push_pairs(name, pairs, &bars, &truth.peers);
     }
     let families = [
         ("headlines", "headline."),
@@ -318,10 +302,7 @@ fn score_all(truth: &Truth, unseen: &Unseen) -> Result<ValidationOutcome, Error>
         ("torch-nvenc-compress", "torch."),
     ];
     for (name, family) in families {
-        let pairs = facts::score(&truth.facts, family)?;
-        if let Some(line) = line(name, &pairs) {
-            outcome.push(line, pairs, &bars, &truth.peers);
-        }
+        outcome.push_pairs(name, facts::score(&truth.facts, family)?, &bars, &truth.peers);
     }
     for check in outcome.codecs.iter().filter(|check| check.agrees == Some(false)) {
         outcome.breaches.push(Breach { set: format!("codec {}", check.name), measured: 1.0, bar: 0.0 });
@@ -361,6 +342,13 @@ fn die_sets() -> Result<[(&'static str, Vec<Pair>); 4], Error> {
 }
 
 impl ValidationOutcome {
+    /// A line with nothing beside what follows from the pairs; none of no pairs.
+    fn push_pairs(&mut self, set: &str, pairs: Vec<Pair>, bars: &Bars, peers: &Peers) {
+        if let Some(line) = line(set, &pairs) {
+            self.push(line, pairs, bars, peers);
+        }
+    }
+
     fn push(&mut self, mut line: Line, pairs: Vec<Pair>, bars: &Bars, peers: &Peers) {
         line.bar = bars.error.get(&line.set).copied();
         line.calculon_mape = peers.calculon.get(&line.set).copied();
@@ -421,7 +409,7 @@ impl ValidationOutcome {
         if self.capacity.failed == 0 {
             return;
         }
-        let recall = self.capacity.failed_right as f64 / self.capacity.failed as f64;
+        let recall = self.capacity.failed_right() as f64 / self.capacity.failed as f64;
         // Without runs that fitted there is only one rate to speak of.
         let accuracy = self.capacity.balanced_accuracy().unwrap_or(recall);
         let wrong = 1.0 - accuracy;
@@ -433,9 +421,9 @@ impl ValidationOutcome {
             stats: Stats {
                 n,
                 mape: wrong,
-                median_ape: 0.0,
                 bias: (too_large - too_small) / n as f64,
                 p90: wrong,
+                ..Stats::default()
             },
             worst: self.capacity.wrong_failures.first().map(|configuration| Worst {
                 configuration: configuration.clone(),
@@ -444,21 +432,11 @@ impl ValidationOutcome {
             }),
             // Always saying the same is right half of the time.
             one_constant_mape: Some(0.5),
-            k_fold_mape: None,
-            leave_one_source_out_mape: None,
-            left_out_bar: None,
-            between_neighbours_mape: None,
-            calculon_mape: None,
-            vtrain_mape: None,
-            aiconfigurator_mape: None,
-            ours_on_aiconfigurators_mape: None,
             balanced_accuracy: Some(accuracy),
             fitted: true,
             bar: bars.accuracy.get(FITS).copied(),
             breached: breach.is_some(),
-            borrowed: 0,
-            unscored: 0,
-            unscored_because: None,
+            ..Line::default()
         });
         self.breaches.extend(breach);
     }
@@ -466,8 +444,7 @@ impl ValidationOutcome {
 
 /// A line with everything that follows from the pairs.
 fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
-    let errors: Vec<f64> = pairs.iter().map(Pair::error).collect();
-    let stats = Stats::of(&errors)?;
+    let stats = Stats::of_pairs(pairs)?;
     let worst = pairs.iter().max_by(|a, b| a.error().abs().total_cmp(&b.error().abs()));
     Some(Line {
         set: set.to_owned(),
@@ -477,22 +454,7 @@ fn line(set: &str, pairs: &[Pair]) -> Option<Line> {
             predicted: pair.predicted,
             measured: pair.measured,
         }),
-        one_constant_mape: None,
-        k_fold_mape: None,
-        leave_one_source_out_mape: None,
-        left_out_bar: None,
-        between_neighbours_mape: None,
-        calculon_mape: None,
-        vtrain_mape: None,
-        aiconfigurator_mape: None,
-        ours_on_aiconfigurators_mape: None,
-        balanced_accuracy: None,
-        fitted: false,
-        bar: None,
-        breached: false,
-        borrowed: 0,
-        unscored: 0,
-        unscored_because: None,
+        ..Line::default()
     })
 }
 
@@ -556,10 +518,6 @@ pub struct Refit {
 }
 
 /// Derives every constant again from the rows at hand.
-///
-/// # Errors
-///
-/// When the committed bars are damaged.
 pub fn refit(truth: &Truth) -> Result<Refit, Error> {
     let mut calibrations = capacity::refit(&truth.calibrations, &truth.runs);
     for family in &training::FITTED {

@@ -134,7 +134,12 @@ pub fn example(name: &str, package: &str) -> Result<PathBuf, String> {
     Ok(target().join(PROFILE).join("examples").join(name))
 }
 
-/// The command.
+/// An example with optimizations, as users have what it measures.
+pub fn released(name: &str, package: &str) -> Result<PathBuf, String> {
+    succeed(&mut cargo(&["build", "--release", "--quiet", "--package", package, "--example", name]))?;
+    Ok(target().join("release/examples").join(name))
+}
+
 pub fn command() -> Result<PathBuf, String> {
     built("trinity")
 }

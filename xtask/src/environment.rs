@@ -4,6 +4,7 @@
 //! only where all tests are asked for.
 
 use crate::{
+    files,
     tools::{self, succeed},
     workspace::root,
 };
@@ -37,7 +38,7 @@ pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, Stri
     let installed = folder.join("requirements.txt");
     let mut wanted = String::new();
     for list in lists {
-        wanted += &fs::read_to_string(root().join(list)).map_err(|error| format!("no {list}: {error}"))?;
+        wanted += &files::text(&root().join(list))?;
     }
     if python.exists() && fs::read_to_string(&installed).is_ok_and(|have| have == wanted) {
         return Ok(python);
@@ -55,8 +56,7 @@ pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, Stri
     if wanted.contains("ipykernel") {
         succeed(Command::new(&python).args(["-m", "ipykernel", "install", "--sys-prefix"]))?;
     }
-    fs::write(&installed, wanted)
-        .map_err(|error| format!("cannot write {}: {error}", installed.display()))?;
+    files::write(&installed, wanted)?;
     Ok(python)
 }
 

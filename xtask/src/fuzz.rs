@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`: the fuzz targets under `/fuzz`, on the stable compiler.
 
 use crate::{
+    files,
     tools::{find, succeed},
     workspace::root,
 };
@@ -66,16 +67,9 @@ impl<'a> Asked<'a> {
 }
 
 fn targets() -> Result<Vec<String>, String> {
-    let folder = root().join("fuzz/fuzz_targets");
-    let entries =
-        fs::read_dir(&folder).map_err(|error| format!("cannot list {}: {error}", folder.display()))?;
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| {
-            entry.ok()?.file_name().into_string().ok()?.strip_suffix(".rs").map(str::to_string)
-        })
-        .collect();
-    names.sort();
-    Ok(names)
+    let sources = files::within(&root().join("fuzz/fuzz_targets"))?;
+    let names = sources.iter().filter_map(|path| path.file_name()?.to_str()?.strip_suffix(".rs"));
+    Ok(names.map(str::to_string).collect())
 }
 
 /// What became of one target.
@@ -92,8 +86,8 @@ struct Round {
 }
 
 /// Files in a folder, none where there is no folder.
-fn files(folder: &Path) -> usize {
-    fs::read_dir(folder).map_or(0, |entries| entries.flatten().filter(|entry| entry.path().is_file()).count())
+fn count(folder: &Path) -> usize {
+    files::within(folder).map_or(0, |found| found.iter().filter(|path| path.is_file()).count())
 }
 
 /// Real streams for a decoder to start from, in the folder `shared` beside the repository.
@@ -108,10 +102,10 @@ fn fuzz(target: &str, runs: u64, max_len: u64) -> Result<Round, String> {
     let folder = root().join("fuzz");
     let (corpus, seeds) = (folder.join("corpus").join(target), folder.join("corpus/seeds").join(target));
     for folder in [&corpus, &seeds] {
-        fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        files::folder(folder)?;
     }
     let artifacts = folder.join("artifacts").join(target);
-    let found_before = files(&artifacts);
+    let found_before = count(&artifacts);
     let mut command = Command::new(env!("CARGO"));
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
@@ -132,15 +126,14 @@ fn fuzz(target: &str, runs: u64, max_len: u64) -> Result<Round, String> {
     let tally = folder.join("corpus").join(format!("{target}.runs"));
     let before: u64 = fs::read_to_string(&tally).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let runs_in_all = before + runs;
-    fs::write(&tally, format!("{runs_in_all}\n"))
-        .map_err(|error| format!("cannot write {}: {error}", tally.display()))?;
+    files::write(&tally, format!("{runs_in_all}\n"))?;
     Ok(Round {
         target: target.into(),
         runs,
         runs_in_all,
         seconds: start.elapsed().as_secs(),
-        findings: files(&artifacts) - found_before.min(files(&artifacts)),
-        corpus: files(&corpus),
+        findings: count(&artifacts).saturating_sub(found_before),
+        corpus: count(&corpus),
         finished: status.success(),
     })
 }

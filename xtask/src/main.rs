@@ -6,7 +6,9 @@
 
 mod compile;
 mod environment;
+mod files;
 mod fuzz;
+mod json;
 mod kernels;
 mod models;
 mod numbers;
@@ -71,8 +73,8 @@ fn main() -> ExitCode {
         ["peers", rest @ ..] => peers::run(rest),
         ["silicon", rest @ ..] => match silicon::run(rest) {
             Ok(()) => Ok(()),
-            Err(silicon::Failure::Failed(message)) => Err(message),
-            Err(silicon::Failure::Missing(message)) => {
+            Err(tools::Failure::Failed(message)) => Err(message),
+            Err(tools::Failure::Missing(message)) => {
                 eprintln!("error: {message}");
                 return ExitCode::from(2);
             }

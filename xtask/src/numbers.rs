@@ -5,8 +5,11 @@
 //! `--run` also runs what is cheap and looks for each number in what it prints.
 #![allow(clippy::print_stdout)]
 
-use crate::workspace::{root, target};
-use std::{fs, path::Path, process::Command};
+use crate::{
+    files,
+    workspace::{root, target},
+};
+use std::{path::PathBuf, process::Command};
 
 /// Paragraphs that name no command, and why: file, a colon, how the paragraph begins, a tab, the reason.
 const ALLOWED: &str = include_str!("numbers/allowed.txt");
@@ -44,13 +47,11 @@ pub fn run(options: &[&str]) -> Result<(), String> {
         ["--run"] => true,
         _ => return Err("cargo xtask numbers [--run]".into()),
     };
-    let pieces = pieces()?;
-    for piece in &pieces {
+    for piece in pieces()? {
         let command = piece.commands.first().map_or("-", String::as_str);
         println!("{}:{}\t{}\t{}", piece.file, piece.line, piece.numbers.join(" "), command);
     }
-    check(&pieces)?;
-    if runs { printed(&pieces) } else { Ok(()) }
+    hold(runs)
 }
 
 /// That each number has a command or a reason; what is cheap is run where `runs` says so.
@@ -61,27 +62,18 @@ pub fn hold(runs: bool) -> Result<(), String> {
 }
 
 fn documents() -> Result<Vec<String>, String> {
-    let folder = root().join("docs");
-    let entries =
-        fs::read_dir(&folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        // This one is printed by a command as a whole, and a test holds it.
-        .filter(|name| name.ends_with(".md") && name != "figures.md")
-        .map(|name| format!("docs/{name}"))
-        .collect();
-    names.sort();
-    names.insert(0, "README.md".into());
-    names.push("GLOSSARY.md".into());
-    Ok(names)
+    let found = files::within(&root().join("docs"))?;
+    let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+    // This one is printed by a command as a whole, and a test holds it.
+    let own = names.filter(|name| name.ends_with(".md") && *name != "figures.md");
+    let own = own.map(|name| format!("docs/{name}"));
+    Ok(std::iter::once("README.md".into()).chain(own).chain(["GLOSSARY.md".into()]).collect())
 }
 
 fn pieces() -> Result<Vec<Piece>, String> {
     let mut found = Vec::new();
     for file in documents()? {
-        let text =
-            fs::read_to_string(root().join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
-        found.extend(of_document(&file, &text));
+        found.extend(of_document(&file, &files::text(&root().join(&file))?));
     }
     Ok(found)
 }
@@ -235,11 +227,9 @@ fn is_in(number: &str, said: &str) -> bool {
     values.any(|value| format!("{value:.digits$}") == plain)
 }
 
-fn program() -> Option<std::path::PathBuf> {
-    let built = |profile: &str| {
-        Some(target().join(profile).join("trinity")).filter(|path: &std::path::PathBuf| Path::is_file(path))
-    };
-    ["release", "once", "debug"].into_iter().find_map(built)
+fn program() -> Option<PathBuf> {
+    let built = ["release", "once", "debug"].map(|profile| target().join(profile).join("trinity"));
+    built.into_iter().find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use crate::{
     compile,
     environment::environment,
+    files,
     tools::succeed,
     workspace::{root, target},
 };
@@ -17,7 +18,7 @@ use std::{
 };
 
 /// What a wheel may weigh.
-pub const WHEEL_BYTES: u64 = 15 << 20;
+const WHEEL_BYTES: u64 = 15 << 20;
 
 /// Where Python keeps what it compiled: not among the sources, and for all steps once.
 pub const BYTECODE: &str = "PYTHONPYCACHEPREFIX";
@@ -54,9 +55,8 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
-    fs::create_dir_all(to).map_err(|error| format!("cannot make {}: {error}", to.display()))?;
-    let entries = fs::read_dir(from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+    files::folder(to)?;
+    for path in files::within(from)? {
         let Some(name) = path.file_name() else { continue };
         if path.is_dir() && name != "__pycache__" {
             copy_folder(&path, &to.join(name))?;
@@ -78,19 +78,15 @@ pub fn wheel() -> Result<(), String> {
     let _ = fs::remove_dir_all(&folder);
     let build = ["-m", "maturin", "build", "--quiet", "--manifest-path", "python/Cargo.toml", "--out"];
     succeed(Command::new(python).args(build).arg(&folder).current_dir(root()))?;
-    for path in wheels_in(&folder)? {
-        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        eprintln!("{}: {:.1} MB", path.display(), bytes as f64 / f64::from(1 << 20));
-        if bytes > WHEEL_BYTES {
-            return Err(format!("{} weighs more than {} MB", path.display(), WHEEL_BYTES >> 20));
-        }
-    }
-    Ok(())
+    files::within(&folder)?.iter().try_for_each(|wheel| weighed(wheel))
 }
 
-/// What a build left.
-pub fn wheels_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries =
-        fs::read_dir(folder).map_err(|error| format!("no wheel in {}: {error}", folder.display()))?;
-    Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
+/// Says what a wheel weighs; an error where that is too much.
+pub fn weighed(wheel: &Path) -> Result<(), String> {
+    let bytes = fs::metadata(wheel).map_or(0, |metadata| metadata.len());
+    eprintln!("{}: {:.1} MB", wheel.display(), bytes as f64 / f64::from(1 << 20));
+    if bytes > WHEEL_BYTES {
+        return Err(format!("{} weighs more than {} MB", wheel.display(), WHEEL_BYTES >> 20));
+    }
+    Ok(())
 }

@@ -7,8 +7,8 @@
 //! that was stopped goes on.
 
 use crate::{
-    tools,
-    workspace::{root, shared, target},
+    compile, files,
+    workspace::{captured, captured_of_others, root, target},
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,10 +51,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
             return Err(format!("`{word}`: expected {USAGE}"));
         }
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--quiet", "--package", "trinity-tensor", "--example", "regret"]);
-    tools::succeed(cargo.current_dir(root()))?;
-    let measure = target().join("release/examples/regret");
+    let measure = compile::released("regret", "trinity-tensor")?;
     let age = CODECS.iter().map(|folder| newest(&root().join(folder))).max().unwrap_or(0);
     let kept = target().join(format!("regret/{age}"));
     let status = Command::new(&measure)
@@ -73,8 +70,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
 
 /// Captured tensors, or the project's own where there are none.
 fn files() -> Vec<PathBuf> {
-    let folders = [shared().join("captured"), shared().join("captured/real")];
-    let mut found: Vec<PathBuf> = folders.iter().flat_map(|folder| safetensors(folder)).collect();
+    let mut found = [captured(), captured_of_others()].concat();
     if found.is_empty() {
         eprintln!("no captured tensors beside the project: its own small ones, and laws");
         found.extend(OWN.map(|name| root().join(name)));
@@ -82,25 +78,13 @@ fn files() -> Vec<PathBuf> {
     found
 }
 
-fn safetensors(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut files: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors")).collect();
-    files.sort();
-    files
-}
-
 /// Seconds since 1970 of the newest file below a folder.
 pub fn newest(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let age = |path: &Path| {
         let modified = path.metadata().and_then(|m| m.modified()).ok()?;
         modified.duration_since(std::time::UNIX_EPOCH).ok().map(|d| d.as_secs())
     };
-    entries
-        .flatten()
-        .map(|e| e.path())
-        .map(|path| if path.is_dir() { newest(&path) } else { age(&path).unwrap_or(0) })
-        .max()
-        .unwrap_or(0)
+    let found = files::within(folder).unwrap_or_default();
+    let ages = found.iter().map(|path| if path.is_dir() { newest(path) } else { age(path).unwrap_or(0) });
+    ages.max().unwrap_or(0)
 }

@@ -19,11 +19,12 @@ mod simulate;
 mod synthesize;
 mod table;
 
-use crate::tools;
+use crate::{
+    files,
+    tools::{self, Failure},
+};
 use design::{DESIGNS, folder};
-use std::{fs, time::Instant};
-
-pub use design::Failure;
+use std::time::Instant;
 
 pub fn run(args: &[&str]) -> Result<(), Failure> {
     let (verify, only) = match args {
@@ -45,7 +46,7 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
     } else {
         &["verilator", "g++", "make", "yosys", "sta", "gzip"]
     })?;
-    fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
+    files::folder(&folder())?;
     let start = Instant::now();
     if verify {
         simulate::verify(true, &simulate::PRESSURES)?;
@@ -78,7 +79,7 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
 /// each; the reason where it is left out.
 pub fn quick(every: bool) -> Result<(), Failure> {
     require(&["verilator", "g++", "make"])?;
-    fs::create_dir_all(folder()).map_err(|error| format!("cannot make {}: {error}", folder().display()))?;
+    files::folder(&folder())?;
     simulate::verify(false, if every { &simulate::PRESSURES } else { &simulate::PRESSURES[1..2] })
 }
 

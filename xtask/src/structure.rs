@@ -12,11 +12,10 @@ mod imports;
 mod others;
 mod source;
 
-use crate::workspace::root;
+use crate::{files, workspace::root};
 use imports::Modules;
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -67,11 +66,7 @@ fn allowances(text: &str) -> Result<BTreeSet<String>, String> {
 
 /// Folders of the workspace's packages.
 fn packages(root: &Path) -> Result<Vec<PathBuf>, String> {
-    let folders = |at: &Path| -> Result<Vec<PathBuf>, String> {
-        let entries = fs::read_dir(at).map_err(|error| format!("cannot read {}: {error}", at.display()))?;
-        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
-    };
-    let mut all: Vec<PathBuf> = folders(root)?.into_iter().chain(folders(&root.join("models"))?).collect();
+    let mut all = [files::within(root)?, files::within(&root.join("models"))?].concat();
     all.retain(|folder| folder.join("Cargo.toml").is_file() && folder.join("src").is_dir());
     all.sort();
     Ok(all)
@@ -81,12 +76,12 @@ fn packages(root: &Path) -> Result<Vec<PathBuf>, String> {
 fn check_others(root: &Path) -> Result<Vec<(String, String)>, String> {
     let mut found = Vec::new();
     for ending in others::ENDINGS {
-        let mut files = Vec::new();
+        let mut own = Vec::new();
         for folder in OTHERS.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()) {
-            sources(&folder, ending, &mut files)?;
+            sources(&folder, ending, &mut own)?;
         }
-        files.sort();
-        let mut known = files.clone();
+        own.sort();
+        let mut known = own.clone();
         // What is compiled has stubs, which import nothing that counts.
         for folder in OTHERS.iter().filter(|_| ending == "py").map(|folder| root.join(folder)) {
             sources(&folder, "pyi", &mut known)?;
@@ -94,9 +89,8 @@ fn check_others(root: &Path) -> Result<Vec<(String, String)>, String> {
         let known: BTreeSet<PathBuf> = known.into_iter().collect();
         let module = |file: &Path| shown(file).split('/').map(String::from).collect::<Vec<String>>();
         let mut graph: imports::Graph = known.iter().map(|file| (module(file), BTreeSet::new())).collect();
-        for file in &files {
-            let text = fs::read_to_string(file)
-                .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        for file in &own {
+            let text = files::text(file)?;
             found.extend(lengths(&shown(file), text.lines().count(), &others::functions(file, &text)));
             if ["py", "js"].contains(&ending) {
                 let imported = others::imports(file, &text, &known);
@@ -133,15 +127,13 @@ fn lengths(name: &str, file_lines: usize, functions: &[functions::Function]) -> 
 
 /// What is wrong in one package: the key that would allow it, and a sentence.
 fn check(package: &Path) -> Result<Vec<(String, String)>, String> {
-    let mut files = Vec::new();
-    sources(&package.join("src"), "rs", &mut files)?;
-    files.sort();
+    let mut own = Vec::new();
+    sources(&package.join("src"), "rs", &mut own)?;
+    own.sort();
     let mut modules = Modules::new();
     let mut found = Vec::new();
-    for file in &files {
-        let text =
-            fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        let code = source::without_tests(&source::code(&text));
+    for file in &own {
+        let code = source::without_tests(&source::code(&files::text(file)?));
         // Tests are blank by now, at the end of their files.
         let lines = code.trim_end().lines().count();
         found.extend(lengths(&shown(file), lines, &functions::functions(&code)));
@@ -168,10 +160,7 @@ fn circles(package: &str, graph: &imports::Graph) -> Vec<(String, String)> {
 }
 
 fn sources(folder: &Path, wanted: &str, out: &mut Vec<PathBuf>) -> Result<(), String> {
-    let entries =
-        fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
-    for entry in entries.flatten() {
-        let path = entry.path();
+    for path in files::within(folder)? {
         let foreign =
             path.file_name().and_then(|name| name.to_str()).is_some_and(|name| FOREIGN.contains(&name));
         if path.is_dir() {

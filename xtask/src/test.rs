@@ -15,7 +15,7 @@ mod times;
 
 pub use emulated::ensure_target;
 
-use crate::{environment::ALL, tools::succeed, workspace::target};
+use crate::{environment::ALL, files, tools::succeed, workspace::target};
 use outcome::StepOutcome;
 use plan::{STEPS, Step};
 use std::{
@@ -72,9 +72,7 @@ pub fn run(options: &[&str]) -> Result<(), String> {
 
 /// One step in a process of its own, whose words go to a log.
 fn alone(step: &Step, report: PathBuf) -> Result<(), String> {
-    let outcome = (step.run)();
-    fs::write(&report, outcome.written())
-        .map_err(|error| format!("cannot write {}: {error}", report.display()))
+    files::write(&report, (step.run)().written())
 }
 
 fn in_place(step: &'static Step) -> Done {
@@ -89,7 +87,7 @@ type Done = (&'static Step, StepOutcome, u64);
 /// Runs steps two at a time, each when those it waits for are done.
 fn all_of(chosen: &[&'static Step], times: &Times) -> Result<Vec<Done>, String> {
     let logs = target().join("xtask");
-    fs::create_dir_all(&logs).map_err(|error| format!("cannot make {}: {error}", logs.display()))?;
+    files::folder(&logs)?;
     let queue = Mutex::new(Queue { waiting: chosen.to_vec(), running: Vec::new(), done: Vec::new() });
     let changed = Condvar::new();
     // Compilers and tests have threads of their own; a second worker fills what single-threaded steps leave.

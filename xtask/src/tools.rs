@@ -10,6 +10,19 @@ use std::{
     sync::OnceLock,
 };
 
+/// What went wrong, and whether it is the machine that lacks something.
+#[derive(Debug)]
+pub enum Failure {
+    Missing(String),
+    Failed(String),
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
 /// Something from outside: how to see that it is there, and the Debian package that brings it.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
@@ -59,6 +72,13 @@ pub fn ensure(tools: &[Tool]) -> Vec<(Tool, String)> {
         Err(reason) => Some(reason),
     };
     missing.into_iter().filter_map(|tool| Some((tool, why(&tool)?))).collect()
+}
+
+/// As [`ensure`], for who does without: what stays missing is said.
+pub fn ensure_or_say(tools: &[Tool]) {
+    for (tool, reason) in ensure(tools) {
+        eprintln!("left out: {} ({reason})", tool.found_as[0]);
+    }
 }
 
 /// Installs Debian packages.
@@ -139,4 +159,13 @@ pub fn succeed_with_output(command: &mut Command) -> Result<String, String> {
         return Err(format!("`{program}` ended with {}", output.status));
     }
     String::from_utf8(output.stdout).map_err(|_| format!("`{program}` printed no text"))
+}
+
+/// What a command prints; what it says to people is said where it fails.
+pub fn printed(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

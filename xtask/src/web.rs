@@ -8,7 +8,9 @@
 use crate::{
     compile::cargo,
     environment::ALL,
-    tools::{find, succeed},
+    files,
+    test::ensure_target,
+    tools::{Failure, find, succeed},
     workspace::{root, target},
 };
 use std::{
@@ -17,33 +19,7 @@ use std::{
     process::Command,
 };
 
-/// Why there is no page.
-#[derive(Debug)]
-pub enum Failure {
-    /// Something it needs is not on this machine.
-    Missing(String),
-    Failed(String),
-}
-
 const TARGET: &str = "wasm32-unknown-unknown";
-
-/// Whether the compiler has its library for the browser.
-fn has_target() -> bool {
-    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
-    library.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
-}
-
-/// Installs the target where it is missing and rustup can.
-fn ensure_target() -> Result<(), Failure> {
-    if has_target() {
-        return Ok(());
-    }
-    let added = Command::new("rustup").args(["target", "add", TARGET]).output();
-    if added.is_ok_and(|output| output.status.success()) && has_target() {
-        return Ok(());
-    }
-    Err(Failure::Missing(format!("{TARGET} is not installed (`rustup target add {TARGET}`)")))
-}
 
 /// `cargo xtask web`: builds the page and says where it is.
 pub fn run() -> Result<(), String> {
@@ -61,11 +37,12 @@ pub fn run() -> Result<(), String> {
 
 /// The module in a profile.
 fn module(profile: &str) -> Result<PathBuf, Failure> {
-    ensure_target()?;
+    let missing = |_| format!("{TARGET} is not installed (`rustup target add {TARGET}`)");
+    ensure_target(TARGET).map_err(missing).map_err(Failure::Missing)?;
     // Only here is the crate a library of its own kind: the command links it like any other.
     let build =
         ["rustc", "--quiet", "--crate-type", "cdylib", "--target", TARGET, "--package", "trinity-web"];
-    succeed(cargo(&build).args(["--profile", profile])).map_err(Failure::Failed)?;
+    succeed(cargo(&build).args(["--profile", profile]))?;
     Ok(target().join(TARGET).join(profile).join("trinity_web.wasm"))
 }
 
@@ -76,19 +53,14 @@ pub fn build() -> Result<PathBuf, Failure> {
     node()?;
     packages()?;
     let page = target().join("web/trinity.html");
-    let failed = |what: &str, path: &Path, error| {
-        Failure::Failed(format!("cannot {what} {}: {error}", path.display()))
-    };
-    let folder = target().join("web");
-    fs::create_dir_all(&folder).map_err(|error| failed("make", &folder, error))?;
+    files::folder(&target().join("web"))?;
     let mut bundle = Command::new("node");
-    bundle.arg("build.mjs").arg(&module).arg(&page).current_dir(root().join("web"));
-    succeed(&mut bundle).map_err(Failure::Failed)?;
+    succeed(bundle.arg("build.mjs").arg(&module).arg(&page).current_dir(root().join("web")))?;
     let embedded = root().join("web/dist/trinity.html");
-    let built = fs::read(&page).map_err(|error| failed("read", &page, error))?;
+    let built = files::bytes(&page)?;
     // A copy that is newer and the same would have the command built again.
     if fs::read(&embedded).ok().as_ref() != Some(&built) {
-        fs::write(&embedded, &built).map_err(|error| failed("write", &embedded, error))?;
+        files::write(&embedded, &built)?;
     }
     Ok(page)
 }
@@ -131,11 +103,10 @@ fn drive(page: &[&str], trinity: &Path, studies: &str) -> Result<(), Failure> {
         return Err(Failure::Missing("no Chromium is here to open the page".into()));
     };
     let pictures = target().join("web");
-    fs::create_dir_all(&pictures)
-        .map_err(|error| Failure::Failed(format!("cannot make {}: {error}", pictures.display())))?;
+    files::folder(&pictures)?;
     let mut drive = Command::new("node");
     drive.arg("test/drive.mjs").args(page).arg(trinity).arg(chromium).arg(studies).arg(pictures);
-    succeed(drive.current_dir(root().join("web"))).map_err(Failure::Failed)
+    Ok(succeed(drive.current_dir(root().join("web")))?)
 }
 
 /// The module for browsers, without a browser: a few studies, digit by digit. Compiled as fast as it
@@ -145,5 +116,5 @@ pub fn module_answers(trinity: &Path) -> Result<(), Failure> {
     node()?;
     let mut compare = Command::new("node");
     compare.arg("test/module.mjs").arg(&module).arg(trinity);
-    succeed(compare.current_dir(root().join("web"))).map_err(Failure::Failed)
+    Ok(succeed(compare.current_dir(root().join("web")))?)
 }

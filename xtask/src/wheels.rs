@@ -7,7 +7,8 @@
 
 use crate::{
     environment::virtual_environment,
-    python::{WHEEL_BYTES, wheels_in},
+    files,
+    python::weighed,
     test::ensure_target,
     tools::succeed,
     workspace::{root, target},
@@ -34,7 +35,7 @@ pub fn run() -> Result<(), String> {
         maturin.args(["--target", &target, "--compatibility", GLIBC, "--out"]).arg(&folder);
         succeed(maturin.current_dir(root()))?;
     }
-    let wheels = wheels_in(&folder)?;
+    let wheels = files::within(&folder)?;
     for processor in PROCESSORS {
         let wheel = wheels.iter().find(|wheel| serves(wheel, processor));
         let wheel = wheel.ok_or_else(|| format!("no wheel for {processor} in {}", folder.display()))?;
@@ -44,11 +45,7 @@ pub fn run() -> Result<(), String> {
         } else {
             eprintln!("{processor}: looked into, not run: this is no such machine");
         }
-        let bytes = fs::metadata(wheel).map_or(0, |metadata| metadata.len());
-        eprintln!("{}: {:.1} MB", wheel.display(), bytes as f64 / f64::from(1 << 20));
-        if bytes > WHEEL_BYTES {
-            return Err(format!("{} weighs more than {} MB", wheel.display(), WHEEL_BYTES >> 20));
-        }
+        weighed(wheel)?;
     }
     Ok(())
 }

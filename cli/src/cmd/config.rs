@@ -5,12 +5,7 @@ use clap::Subcommand;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trinity_config::{Diagnostic, Document, Kind, Setting, builtin, nearest};
-use trinity_study::config::{Derived, GpuFile, derived};
-
-/// Every kind of configuration; a consumer of a new one adds it here.
-fn kinds() -> Vec<Kind> {
-    trinity_study::config::KINDS.to_vec()
-}
+use trinity_study::config::{Derived, GpuFile, KINDS, derived};
 
 /// Look at configurations: GPUs, NICs, codecs, models, clusters, sweeps
 #[derive(Debug, clap::Args)]
@@ -90,7 +85,7 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
         Action::Schema { kind: Some(kind), .. } => ctx.print_json(&find(kind)?.schema()),
         Action::Schema { out: Some(folder), .. } => write_schemas(folder, ctx),
         Action::Schema { .. } => {
-            let schemas = kinds().iter().map(|kind| (kind.name.to_string(), kind.schema())).collect();
+            let schemas = KINDS.iter().map(|kind| (kind.name.to_string(), kind.schema())).collect();
             ctx.print_json(&serde_json::Value::Object(schemas))
         }
     }
@@ -131,7 +126,7 @@ fn follows(document: &Document, cost: bool) -> Result<Vec<Derived>, Failure> {
     }
     let file: GpuFile = document.read()?;
     let Some(parts) = &file.parts else { return Ok(Vec::new()) };
-    parts.check_at(document, "parts.", file.power.w())?;
+    parts.check_at(&document.whole().table("parts"), file.power.w())?;
     Ok(file.die().map_or_else(Vec::new, |die| derived(&die, cost)))
 }
 
@@ -200,7 +195,7 @@ fn check_one(name: &str, sets: &[String], kind: Option<Kind>) -> Result<Kind, Fa
 
 fn write_schemas(folder: &Path, ctx: &Context) -> Result<(), Failure> {
     let mut written = Vec::new();
-    for kind in kinds() {
+    for kind in KINDS {
         let mut text = serde_json::to_string_pretty(&kind.schema()).map_err(Failure::run)?;
         text.push('\n');
         let path = folder.join(kind.name).with_extension("json");
@@ -218,9 +213,8 @@ fn load(name: &str, sets: &[String]) -> Result<Document, Diagnostic> {
 }
 
 fn find(name: &str) -> Result<Kind, Failure> {
-    let kinds = kinds();
-    let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
-    kinds.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    KINDS.iter().copied().find(|kind| kind.name == name).ok_or_else(|| {
         let failure =
             Failure::input(format_args!("there is no kind `{name}`; expected one of: {}", names.join(", ")));
         match nearest(name, &names) {
@@ -233,26 +227,25 @@ fn find(name: &str) -> Result<Kind, Failure> {
 /// A built-in file lies in its kind's folder; a user's may lie in a folder of
 /// that name, extend built-in files of one kind, or have the keys of one.
 fn kind_of(document: &Document) -> Result<Kind, Failure> {
-    let kinds = kinds();
     let folder = Path::new(document.name()).parent().and_then(Path::file_name);
     let folder = folder.map(|name| name.to_string_lossy().into_owned());
     let extended = document.extends().iter().filter_map(|name| Some(name.split_once('/')?.0.to_string()));
-    let of_folder = |folder: String| kinds.iter().find(|kind| kind.name == folder).copied();
+    let of_folder = |folder: String| KINDS.iter().find(|kind| kind.name == folder).copied();
     let found = folder.into_iter().chain(extended).find_map(of_folder);
-    found.or_else(|| likeliest(&kinds, document)).ok_or_else(|| {
-        let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    found.or_else(|| likeliest(document)).ok_or_else(|| {
+        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         Failure::input(format_args!("cannot tell what `{}` describes", document.name()))
             .help(format_args!("say it with --kind {}", names.join("|")))
     })
 }
 
 /// The kind that knows most of the document's keys.
-fn likeliest(kinds: &[Kind], document: &Document) -> Option<Kind> {
+fn likeliest(document: &Document) -> Option<Kind> {
     let known = |kind: &&Kind| {
         let schema = kind.schema();
         document.keys().filter(|key| schema["properties"].get(key).is_some()).count()
     };
-    kinds.iter().max_by_key(known).filter(|kind| known(kind) > 0).copied()
+    KINDS.iter().max_by_key(known).filter(|kind| known(kind) > 0).copied()
 }
 
 #[cfg(test)]
@@ -271,7 +264,7 @@ mod tests {
     #[test]
     fn committed_schemas_have_not_drifted_from_the_types() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/schema");
-        for kind in kinds() {
+        for kind in KINDS {
             let path = folder.join(kind.name).with_extension("json");
             let committed = std::fs::read_to_string(&path).unwrap_or_default();
             let committed: serde_json::Value = serde_json::from_str(&committed).unwrap_or_default();

@@ -125,15 +125,14 @@ pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
 /// Our encoders, as the measurements want them: one thread a picture row of the
 /// machine, no tools that hardware may lack.
 fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String> {
-    match spec.standard {
+    let coded = match spec.standard {
         Standard::H264 => {
             let params = trinity_h264::Params {
                 rate: trinity_h264::Rate::Qp(spec.qp.into()),
                 preset: trinity_h264::Preset::Fast,
                 ..Default::default()
             };
-            let coded = trinity_h264::encode(frames, &params).map_err(|e| e.to_string())?;
-            Ok((coded.stream, coded.recon))
+            trinity_h264::encode(frames, &params).map_err(|e| e.to_string())?
         }
         Standard::Hevc => {
             let params = trinity_h265::Params {
@@ -142,10 +141,10 @@ fn encode(spec: &Spec, frames: &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String
                 range_extensions: false,
                 ..Default::default()
             };
-            let coded = trinity_h265::encode(frames, &params).map_err(|e| e.to_string())?;
-            Ok((coded.stream, coded.recon))
+            trinity_h265::encode(frames, &params).map_err(|e| e.to_string())?
         }
-    }
+    };
+    Ok((coded.stream, coded.recon))
 }
 
 /// No driver is the user's to mend (exit 2); anything else is a failed run.
@@ -354,50 +353,30 @@ fn overlap_table(recording: &Recording) -> Table {
 /// Copies, products, energy, deltas and wires: one line each.
 fn other_table(recording: &Recording) -> Table {
     let mut table = Table::new(["measured", "value", "unit", "± %"]);
+    let mut row = |what: String, value: f64, unit: &str, spread: Option<f64>| {
+        let spread = spread.map(|spread| sig3(100.0 * spread)).unwrap_or_default();
+        table.row([what, sig3(value), unit.into(), spread]);
+    };
     for copy in &recording.copies {
         let kind = if copy.pinned { "pinned" } else { "pageable" };
-        table.row([
-            format!("copy {}, {kind}, {} MiB", copy.direction, copy.bytes >> 20),
-            sig3(copy.bytes_per_s.median / 1e9),
-            "GB/s".into(),
-            sig3(100.0 * copy.bytes_per_s.relative()),
-        ]);
+        let what = format!("copy {}, {kind}, {} MiB", copy.direction, copy.bytes >> 20);
+        row(what, copy.bytes_per_s.median / 1e9, "GB/s", Some(copy.bytes_per_s.relative()));
     }
     for gemm in &recording.gemm {
-        table.row([
-            format!("bf16 product {}³", gemm.size),
-            sig3(gemm.flop_per_s.median / 1e12),
-            "TFLOP/s".into(),
-            sig3(100.0 * gemm.flop_per_s.relative()),
-        ]);
+        let what = format!("bf16 product {}³", gemm.size);
+        row(what, gemm.flop_per_s.median / 1e12, "TFLOP/s", Some(gemm.flop_per_s.relative()));
     }
     for energy in &recording.energy {
-        table.row([
-            energy.what.clone(),
-            sig3(energy.pj_per_sample_bit()),
-            "pJ/bit of samples, above idle".into(),
-            String::new(),
-        ]);
+        row(energy.what.clone(), energy.pj_per_sample_bit(), "pJ/bit of samples, above idle", None);
     }
     for delta in &recording.delta {
-        table.row([
-            line::delta(delta),
-            sig3(delta.synchronous_s.median / delta.pipelined_s.median),
-            "×".into(),
-            sig3(100.0 * delta.pipelined_s.relative()),
-        ]);
+        let gain = delta.synchronous_s.median / delta.pipelined_s.median;
+        row(line::delta(delta), gain, "×", Some(delta.pipelined_s.relative()));
     }
     for wire in &recording.wires {
-        table.row([
-            format!(
-                "{} over {} Gb/s, dual lane against raw",
-                wire.standard.name(),
-                sig3(wire.wire_bits_per_s / 1e9)
-            ),
-            sig3(wire.raw_s / wire.dual_lane_s),
-            "×".into(),
-            String::new(),
-        ]);
+        let (standard, speed) = (wire.standard.name(), sig3(wire.wire_bits_per_s / 1e9));
+        let what = format!("{standard} over {speed} Gb/s, dual lane against raw");
+        row(what, wire.raw_s / wire.dual_lane_s, "×", None);
     }
     table
 }
@@ -422,101 +401,59 @@ fn report(recording: &Recording, calibration: &Calibration) -> Report {
 
 /// Throughput of one engine and of several, and how far the model is from both.
 fn engine_plots(report: &mut Report, recording: &Recording, calibration: &Calibration) {
-    let single = |standard: Standard| Series {
-        name: format!("{} measured", standard.name()),
-        points: recording
-            .decode
+    let decode = &recording.decode;
+    let alone = |standard: Standard| {
+        decode
             .iter()
-            .filter(|p| p.standard == standard && p.sessions == 1 && p.chroma_idc == 1 && p.depth == 8)
-            .map(|p| (p.bits() / p.seconds_per_picture.median / 1e6, p.values_per_s().median / 1e6))
-            .collect(),
-        mark: Mark::Points,
+            .filter(move |p| p.standard == standard && p.sessions == 1 && p.chroma_idc == 1 && p.depth == 8)
     };
+    let speed = |p: &EnginePoint| p.values_per_s().median / 1e6;
+    let single = [Standard::H264, Standard::Hevc].map(|standard| {
+        let points = alone(standard).map(|p| (p.bits() / p.seconds_per_picture.median / 1e6, speed(p)));
+        Series::new(format!("{} measured", standard.name()), points, Mark::Points)
+    });
     report.plot(
         "One engine: values against coded bits decoded in a second",
-        &Plot {
-            x: Axis::log("coded Mbit/s"),
-            y: Axis::log("Mvalues/s"),
-            series: vec![single(Standard::H264), single(Standard::Hevc)],
-        },
+        &Plot::new(Axis::log("coded Mbit/s"), Axis::log("Mvalues/s"), single),
     );
-    let scaling = |standard: Standard| Series {
-        name: standard.name().into(),
-        points: recording
-            .decode
+    let scaling = [Standard::H264, Standard::Hevc].map(|standard| {
+        let points = decode
             .iter()
             .filter(|p| p.standard == standard && (p.width, p.chroma_idc, p.depth) == (1024, 1, 8))
             .filter(|p| p.height == 1024)
-            .map(|p| (f64::from(p.sessions), p.values_per_s().median / 1e6))
-            .collect(),
-        mark: Mark::Points,
-    };
+            .map(|p| (f64::from(p.sessions), speed(p)));
+        Series::new(standard.name(), points, Mark::Points)
+    });
     report.plot(
         "Sessions: throughput against how many run at once (1024×1024)",
-        &Plot {
-            x: Axis::linear("sessions"),
-            y: Axis::linear("Mvalues/s"),
-            series: vec![scaling(Standard::H264), scaling(Standard::Hevc)],
-        },
+        &Plot::new(Axis::linear("sessions"), Axis::linear("Mvalues/s"), scaling),
     );
-    let residuals: Vec<Series> = calibration
-        .nvdec
-        .iter()
-        .map(|model| Series {
-            name: model.standard.name().into(),
-            points: recording
-                .decode
-                .iter()
-                .filter(|p| {
-                    p.standard == model.standard && p.sessions == 1 && p.chroma_idc == 1 && p.depth == 8
-                })
-                .map(|p| {
-                    let seconds = p.seconds_per_picture.median;
-                    (seconds * 1e3, 100.0 * (model.picture_s(p.values(), p.bits()) / seconds - 1.0))
-                })
-                .collect(),
-            mark: Mark::Points,
-        })
-        .collect();
+    let residuals = calibration.nvdec.iter().map(|model| {
+        let points = alone(model.standard).map(|p| {
+            let seconds = p.seconds_per_picture.median;
+            (seconds * 1e3, 100.0 * (model.picture_s(p.values(), p.bits()) / seconds - 1.0))
+        });
+        Series::new(model.standard.name(), points, Mark::Points)
+    });
+    let y = Axis::linear("predicted − measured, %");
     report.plot(
         "Fit: residuals of the physical model",
-        &Plot {
-            x: Axis::log("measured ms a picture"),
-            y: Axis::linear("predicted − measured, %"),
-            series: residuals,
-        },
+        &Plot::new(Axis::log("measured ms a picture"), y, residuals),
     );
 }
 
 /// What coding gains over sending values as they are.
 fn wire_plot(report: &mut Report, recording: &Recording) {
-    let wires: Vec<Series> = [Standard::H264, Standard::Hevc]
-        .into_iter()
-        .flat_map(|standard| {
-            let points = |f: &dyn Fn(&recording::WirePoint) -> f64| {
-                recording
-                    .wires
-                    .iter()
-                    .filter(|w| w.standard == standard)
-                    .map(|w| (w.wire_bits_per_s / 1e9, f(w)))
-                    .collect()
-            };
-            [
-                Series {
-                    name: format!("{} serial", standard.name()),
-                    points: points(&|w| w.raw_s / w.serial_s),
-                    mark: Mark::Line,
-                },
-                Series {
-                    name: format!("{} dual lane", standard.name()),
-                    points: points(&|w| w.raw_s / w.dual_lane_s),
-                    mark: Mark::Line,
-                },
-            ]
-        })
-        .collect();
+    let wires = [Standard::H264, Standard::Hevc].into_iter().flat_map(|standard| {
+        let wires = recording.wires.iter().filter(move |wire| wire.standard == standard);
+        let line = |way: &str, coded: fn(&recording::WirePoint) -> f64| {
+            let points = wires.clone().map(|w| (w.wire_bits_per_s / 1e9, w.raw_s / coded(w)));
+            Series::new(format!("{} {way}", standard.name()), points, Mark::Line)
+        };
+        [line("serial", |w| w.serial_s), line("dual lane", |w| w.dual_lane_s)]
+    });
     report.plot(
         "Slow wires: speed-up over sending bf16 as it is (encoding on the CPU; above 1 coding pays)",
-        &Plot { x: Axis::log("wire Gb/s"), y: Axis::log("speed-up"), series: wires },
+        &Plot::new(Axis::log("wire Gb/s"), Axis::log("speed-up"), wires),
     );
 }

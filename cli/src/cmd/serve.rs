@@ -9,7 +9,7 @@ mod search;
 use crate::context::Context;
 use crate::failure::Failure;
 use clap::Subcommand;
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::library::Library;
 
 /// Say what a service does: the best deployment, one load played, what a codec buys
 ///
@@ -36,7 +36,6 @@ enum Action {
     Bench(bench::BenchArgs),
 }
 
-/// Runs the command.
 pub fn run(args: &Args, ctx: &Context) -> Result<(), Failure> {
     let library = Library::load()?;
     match &args.action {

@@ -212,14 +212,12 @@ fn sweep(args: &Args, ctx: &Context) -> Result<(), Failure> {
     announce(&study, shard, args.yes, ctx)?;
     let state = run_shard(&study, shard, rows, &out, ctx)?;
     if args.shard.is_some() {
+        let (points, all, path) = (state.accumulated.points, study.plan.space.len(), state.path(&out));
         ctx.remark(format!(
-            "{} of {} points done in {}; when all shards are, run `trinity sweep merge`",
-            state.accumulated.points,
-            study.plan.space.len(),
-            state.path(&out).display()
+            "{points} of {all} points done in {}; when all shards are, run `trinity sweep merge`",
+            path.display()
         ));
-        let (points, all) = (state.accumulated.points, study.plan.space.len());
-        let shard = JsonPath::from(state.path(&out));
+        let shard = JsonPath::from(path);
         return ctx.tell(&serde_json::json!({ "shard": shard, "points": points, "of": all }));
     }
     if let Err(nonsense) = study.refuse_nonsense(&state.accumulated) {
@@ -355,6 +353,10 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
     let first = &states[0].1;
     let study = open(&first.sweep, &first.sets, first.calibration.as_deref(), first.top)?;
     states.sort_by_key(|(_, state)| state.start);
+    let missing = |from: u64, to: u64| {
+        Failure::input(format_args!("points {from} to {to} are missing"))
+            .help("run the missing shards, or name the folder they are in")
+    };
     let (mut next, mut before): (u64, Option<PathBuf>) = (0, None);
     for (folder, state) in &states {
         let name = state.path(folder);
@@ -367,8 +369,7 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
                 .help("run its shard again with the same --out; it goes on where it stopped"));
         }
         if state.start > next {
-            return Err(Failure::input(format_args!("points {next} to {} are missing", state.start))
-                .help("run the missing shards, or name the folder they are in"));
+            return Err(missing(next, state.start));
         }
         if let Some(earlier) = before.as_ref().filter(|_| state.start < next) {
             return Err(Failure::input(format_args!(
@@ -391,8 +392,7 @@ fn merge(folders: &[PathBuf], out: Option<&Path>, format: Format, ctx: &Context)
         before = Some(name);
     }
     if next != study.plan.space.len() {
-        return Err(Failure::input(format_args!("points {next} to {} are missing", study.plan.space.len()))
-            .help("run the missing shards, or name the folder they are in"));
+        return Err(missing(next, study.plan.space.len()));
     }
     let own = folder(&study);
     finish(&study, &states, format, out.unwrap_or(&own), ctx)
@@ -441,13 +441,11 @@ fn explain(
     report: Option<&Path>,
     ctx: &Context,
 ) -> Result<(), Failure> {
-    if let Some(path) = trace {
-        path.named_as(&["JSON"])?;
-        ctx.may_write(path)?;
-    }
-    if let Some(path) = report {
-        path.named_as(&["HTML"])?;
-        ctx.may_write(path)?;
+    for (path, format) in [(trace, "JSON"), (report, "HTML")] {
+        if let Some(path) = path {
+            path.named_as(&[format])?;
+            ctx.may_write(path)?;
+        }
     }
     let study = load(args)?;
     if trinity_study::serving::serves(&study) {

@@ -245,7 +245,6 @@ fn maybe(value: Option<f64>) -> String {
     value.map_or(String::new(), percent)
 }
 
-/// The verdict on a set.
 fn verdict(line: &Line) -> &'static str {
     match (line.bar, line.breached) {
         (None, _) => "",
@@ -326,9 +325,9 @@ fn room(outcome: &ValidationOutcome) -> String {
     let Some(accuracy) = capacity.balanced_accuracy() else { return String::new() };
     let mut text = format!(
         "memory: {} of {} runs that ran fit, {} of {} that ran out of it do not; balanced accuracy {} %\n",
-        capacity.fitted_right,
+        capacity.fitted_right(),
         capacity.fitted,
-        capacity.failed_right,
+        capacity.failed_right(),
         capacity.failed,
         percent(accuracy)
     );

@@ -8,45 +8,36 @@ use super::place::is_stdout;
 use crate::failure::Failure;
 use std::path::Path;
 
-/// Endings, and the format that each stands for.
-const FORMATS: [(&str, &str); 31] = [
+/// Formats, and the endings that stand for each.
+const FORMATS: [(&str, &str); 22] = [
     ("safetensors", "safetensors"),
     ("npy", "npy"),
     ("npz", "npz"),
-    ("gguf", "GGUF"),
-    ("pt", "PyTorch"),
-    ("pth", "PyTorch"),
+    ("GGUF", "gguf"),
+    ("PyTorch", "pt pth"),
     ("tri", "tri"),
     ("trp", "trp"),
     ("basis", "basis"),
-    ("png", "PNG"),
-    ("pgm", "PGM"),
-    ("jpg", "JPEG"),
-    ("jpeg", "JPEG"),
-    ("y4m", "Y4M"),
-    ("yuv", "raw frames"),
-    ("gray", "raw frames"),
-    ("grey", "raw frames"),
-    ("raw", "raw frames"),
-    ("264", "H.264"),
-    ("h264", "H.264"),
-    ("avc", "H.264"),
-    ("265", "H.265"),
-    ("h265", "H.265"),
-    ("hevc", "H.265"),
-    ("mp4", "MP4"),
-    ("mkv", "Matroska"),
-    ("csv", "CSV"),
-    ("json", "JSON"),
-    ("html", "HTML"),
-    ("svg", "SVG"),
-    ("toml", "TOML"),
+    ("PNG", "png"),
+    ("PGM", "pgm"),
+    ("JPEG", "jpg jpeg"),
+    ("Y4M", "y4m"),
+    ("raw frames", "yuv gray grey raw"),
+    ("H.264", "264 h264 avc"),
+    ("H.265", "265 h265 hevc"),
+    ("MP4", "mp4"),
+    ("Matroska", "mkv"),
+    ("CSV", "csv"),
+    ("JSON", "json"),
+    ("HTML", "html"),
+    ("SVG", "svg"),
+    ("TOML", "toml"),
 ];
 
 /// The format that a name's ending stands for, where it stands for one.
 pub fn format_of(path: &Path) -> Option<&'static str> {
     let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    FORMATS.iter().find(|(own, _)| *own == ending).map(|(_, format)| *format)
+    FORMATS.iter().find(|(_, own)| own.split(' ').any(|own| own == ending)).map(|(format, _)| *format)
 }
 
 /// Checks of a name against what will be written under it.
@@ -59,11 +50,9 @@ impl Named for Path {
     fn named_as(&self, formats: &[&str]) -> Result<(), Failure> {
         match format_of(self) {
             Some(format) if !formats.contains(&format) && !is_stdout(self) => {
-                let endings: Vec<String> = FORMATS
-                    .iter()
-                    .filter(|(_, own)| formats.contains(own))
-                    .map(|(ending, _)| format!(".{ending}"))
-                    .collect();
+                let own = FORMATS.iter().filter(|(own, _)| formats.contains(own));
+                let endings: Vec<String> =
+                    own.flat_map(|(_, own)| own.split(' ')).map(|own| format!(".{own}")).collect();
                 Err(Failure::input(format_args!(
                     "`{}` is a name for {format}, and this command writes {}",
                     self.display(),

@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use std::io;
 use std::path::Path;
 
-/// Whether a name stands for stdout.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-") || path == Path::new("/dev/stdout")
 }

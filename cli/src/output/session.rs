@@ -52,7 +52,6 @@ pub fn may_use_stdout() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether `--force` was given.
 pub fn force() -> bool {
     session().force
 }

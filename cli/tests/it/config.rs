@@ -1,13 +1,12 @@
 //! Configuration through the command: what is shown, and how mistakes read.
 
-use crate::support::{trinity, trinity_in};
-use std::fs;
+use crate::support::{Desk, trinity};
 
 /// `config check` of a file named `mine.toml` with this text, run in its folder.
 fn check(text: &str, kind: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("mine.toml"), text).unwrap();
-    trinity_in(folder.path(), ["config", "check", "mine.toml", "--kind", kind]).refused()
+    let desk = Desk::new();
+    desk.write("mine.toml", text);
+    desk.refused(format!("config check mine.toml --kind {kind}"))
 }
 
 #[test]
@@ -100,10 +99,9 @@ fn a_configuration_that_is_not_there_is_bad_input() {
 
 #[test]
 fn show_tells_where_each_value_came_from() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("mine.toml"), "extends = \"nics/cx5\"\narea = \"100 mm2\"\n").unwrap();
-    let show = ["--json", "config", "show", "mine.toml", "--set", "latency=2 us"];
-    let rows: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), show).ok()).unwrap();
+    let desk = Desk::new();
+    desk.write("mine.toml", "extends = \"nics/cx5\"\narea = \"100 mm2\"\n");
+    let rows = desk.json("--json config show mine.toml --set 'latency=2 us'");
     let row = |path: &str| rows.as_array().unwrap().iter().find(|row| row["path"] == path).unwrap().clone();
     assert_eq!((row("area")["file"].as_str(), row("area")["line"].as_u64()), (Some("mine.toml"), Some(2)));
     assert_eq!(row("latency")["file"], "--set");
@@ -113,8 +111,7 @@ fn show_tells_where_each_value_came_from() {
 
 #[test]
 fn everything_built_in_checks_and_cites_its_numbers() {
-    let listed: serde_json::Value =
-        serde_json::from_str(&trinity(["--json", "config", "list"]).ok()).unwrap();
+    let listed = trinity(["--json", "config", "list"]).json();
     let listed = listed.as_array().unwrap();
     assert!(listed.len() > 20, "{listed:?}");
     trinity(["config", "check"]).ok();
@@ -123,8 +120,7 @@ fn everything_built_in_checks_and_cites_its_numbers() {
         ["gpus", "nics", "codecs", "llms"].into_iter().any(|kind| row["kind"] == kind)
     };
     for name in listed.iter().filter(facts).map(|row| row["name"].as_str().unwrap()) {
-        let rows: serde_json::Value =
-            serde_json::from_str(&trinity(["--json", "config", "show", name]).ok()).unwrap();
+        let rows = trinity(["--json", "config", "show", name]).json();
         for row in rows.as_array().unwrap() {
             let starts_with_digit = row["value"]
                 .as_str()
@@ -138,23 +134,18 @@ fn everything_built_in_checks_and_cites_its_numbers() {
 
 #[test]
 fn a_schema_describes_each_kind() {
-    let schema: serde_json::Value =
-        serde_json::from_str(&trinity(["config", "schema", "nics"]).ok()).unwrap();
+    let schema = trinity(["config", "schema", "nics"]).json();
     assert!(schema["properties"]["bandwidth"]["description"].as_str().unwrap().contains("100 Gbit/s"));
-    let all: serde_json::Value = serde_json::from_str(&trinity(["config", "schema"]).ok()).unwrap();
+    let all = trinity(["config", "schema"]).json();
     assert_eq!(all["nics"], schema);
 }
 
 #[test]
 fn a_file_is_known_by_its_keys_where_nothing_else_tells() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(
-        folder.path().join("card.toml"),
-        "bandwith = \"1 Gbit/s\"\nlatency = \"1 us\"\nidle-power = \"9 W\"\n",
-    )
-    .unwrap();
-    let stderr = trinity_in(folder.path(), ["config", "check", "card.toml"]).refused();
+    let desk = Desk::new();
+    desk.write("card.toml", "bandwith = \"1 Gbit/s\"\nlatency = \"1 us\"\nidle-power = \"9 W\"\n");
+    let stderr = desk.refused("config check card.toml");
     assert!(stderr.contains("card.toml:1:1") && stderr.contains("did you mean `bandwidth`?"), "{stderr}");
-    fs::write(folder.path().join("card.toml"), "colour = \"green\"\n").unwrap();
-    assert!(trinity_in(folder.path(), ["config", "check", "card.toml"]).refused().contains("--kind"));
+    desk.write("card.toml", "colour = \"green\"\n");
+    assert!(desk.refused("config check card.toml").contains("--kind"));
 }

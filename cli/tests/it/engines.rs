@@ -2,11 +2,9 @@
 //! their own index, deltas of both.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use crate::support::trinity_in;
+use crate::support::{Desk, Tensor, floats, safetensors};
 
 fn values(count: usize, seed: u32) -> Vec<f32> {
     let value = |i: u32| (i.wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(977)) >> 9) as f32;
@@ -85,13 +83,11 @@ fn compared(folder: &Path, one: &str, other: &str) -> Vec<(String, String, f64)>
 
 #[test]
 fn a_gguf_becomes_one_again_with_its_tokenizer_and_in_the_format_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let run = |args: &str| trinity_in(folder.path(), args.split(' '));
-    gguf(&at("m.gguf"));
-    run("encode m.gguf --lossless -o m.tri -q").ok();
-    run("decode m.tri --to gguf --dtype f32 -o same.gguf").ok();
-    assert_eq!(fs::read(at("same.gguf")).unwrap(), fs::read(at("m.gguf")).unwrap());
+    let desk = Desk::new();
+    gguf(&desk.at("m.gguf"));
+    desk.ok("encode m.gguf --lossless -o m.tri -q");
+    desk.ok("decode m.tri --to gguf --dtype f32 -o same.gguf");
+    assert_eq!(desk.read("same.gguf"), desk.read("m.gguf"));
 
     for (asked, expected, most) in [
         ("f16", ["f16", "f16", "f16", "f32"], 1e-6),
@@ -100,50 +96,33 @@ fn a_gguf_becomes_one_again_with_its_tokenizer_and_in_the_format_asked_for() {
         ("q4_k", ["q4_k", "q8_0", "f16", "f32"], 0.01),
     ] {
         let name = format!("{asked}.gguf");
-        run(&format!("decode m.tri --dtype {asked} -o {name}")).ok();
-        let found = compared(folder.path(), &name, "m.gguf");
+        desk.ok(format!("decode m.tri --dtype {asked} -o {name}"));
+        let found = compared(desk.path(), &name, "m.gguf");
         let stored: Vec<&str> = found.iter().map(|(_, stored, _)| stored.as_str()).collect();
         assert_eq!(stored, expected, "{asked}");
         assert!(found.iter().all(|(_, _, error)| *error < most), "{asked}: {found:?}");
         // Everything that the header says but how tensors are stored.
-        let own = fs::read(at(&name)).unwrap();
+        let own = desk.read(&name);
         let kept = &pairs()[..pairs().len() - text("general.file_type").len() - 8];
         assert!(own.windows(kept.len()).any(|window| window == kept), "{asked}");
     }
     // Without a word, half precision; twice is refused, another name is not.
-    assert!(run("decode m.tri --to gguf").stderr().contains("3 in f16, 1 in f32"));
-    assert!(run("decode m.tri --to gguf").refused().contains("m.decoded.gguf"));
-    assert!(run("decode m.tri --to gguf -o x.safetensors").refused().contains("a name for safetensors"));
-}
-
-/// A safetensors file of f32 tensors.
-fn safetensors(path: &Path, tensors: &[(&str, &[usize], u32)]) {
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, sides, seed) in tensors {
-        let own = bytes(&values(sides.iter().product(), *seed));
-        let place = [data.len(), data.len() + own.len()];
-        header.insert(
-            (*name).to_owned(),
-            serde_json::json!({ "dtype": "F32", "shape": sides, "data_offsets": place }),
-        );
-        data.extend(own);
-    }
-    let header = serde_json::Value::Object(header).to_string();
-    fs::write(path, [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()).unwrap();
+    assert!(desk.run("decode m.tri --to gguf").stderr().contains("3 in f16, 1 in f32"));
+    assert!(desk.refused("decode m.tri --to gguf").contains("m.decoded.gguf"));
+    assert!(desk.refused("decode m.tri --to gguf -o x.safetensors").contains("a name for safetensors"));
 }
 
 /// A folder of two shards, with an output layer that is the embedding again.
 fn sharded(folder: &Path, seed: u32) {
     fs::create_dir_all(folder).unwrap();
-    let (embedding, linear): (&[usize], &[usize]) = (&[64, 96], &[96, 96]);
-    safetensors(
-        &folder.join("model-00001-of-00002.safetensors"),
-        &[("embed_tokens.weight", embedding, 1), ("layers.0.q_proj.weight", linear, seed)],
-    );
-    safetensors(
-        &folder.join("model-00002-of-00002.safetensors"),
-        &[("layers.0.up_proj.weight", linear, 3), ("lm_head.weight", embedding, 1)],
-    );
+    let shard = |at: usize| folder.join(format!("model-0000{at}-of-00002.safetensors"));
+    let tensor = |name, sides: &'static [usize], seed| -> Tensor<'_> {
+        (name, "F32", sides, bytes(&values(sides.iter().product(), seed)))
+    };
+    let embedding = |name| tensor(name, &[64, 96], 1);
+    let linear = |name, seed| tensor(name, &[96, 96], seed);
+    safetensors(&shard(1), &[embedding("embed_tokens.weight"), linear("layers.0.q_proj.weight", seed)]);
+    safetensors(&shard(2), &[linear("layers.0.up_proj.weight", 3), embedding("lm_head.weight")]);
     let size = 4 * 2 * (64 * 96 + 96 * 96);
     let index = format!(
         r#"{{"metadata": {{"total_size": {size}}}, "weight_map": {{
@@ -159,88 +138,66 @@ fn sharded(folder: &Path, seed: u32) {
 
 #[test]
 fn a_sharded_folder_becomes_one_again_under_its_own_index() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let run = |args: &str| trinity_in(folder.path(), args.split(' '));
-    sharded(&at("in"), 2);
-    run("encode in --lossless --files -o m.tri -q").ok();
-    run("decode m.tri --to safetensors -o out").ok();
+    let desk = Desk::new();
+    sharded(&desk.at("in"), 2);
+    desk.ok("encode in --lossless --files -o m.tri -q");
+    desk.ok("decode m.tri --to safetensors -o out");
     for name in ["model.safetensors.index.json", "config.json"] {
-        assert_eq!(fs::read(at("out").join(name)).unwrap(), fs::read(at("in").join(name)).unwrap(), "{name}");
+        assert_eq!(desk.read(format!("out/{name}")), desk.read(format!("in/{name}")), "{name}");
     }
-    let same = compared(folder.path(), "out", "in");
+    let same = compared(desk.path(), "out", "in");
     assert!(same.len() == 4 && same.iter().all(|(_, _, error)| *error == 0.0), "{same:?}");
     // What is tied has the same values after a loss, too, and half of the bytes are said by the index.
-    run("encode in --bits 4 -o lossy.tri -q").ok();
-    run("decode lossy.tri --to safetensors --dtype bf16 -o half").ok();
-    let tensors = trinity_tensor::TensorFile::open(&at("half")).unwrap();
+    desk.ok("encode in --bits 4 -o lossy.tri -q");
+    desk.ok("decode lossy.tri --to safetensors --dtype bf16 -o half");
+    let tensors = trinity_tensor::TensorFile::open(&desk.at("half")).unwrap();
     let content = |name: &str| tensors.entry(name).unwrap().content().unwrap();
     assert_eq!(content("embed_tokens.weight"), content("lm_head.weight"));
-    let index = fs::read_to_string(at("half/model.safetensors.index.json")).unwrap();
+    let index = desk.text("half/model.safetensors.index.json");
     assert!(index.contains(&format!("\"total_size\": {}", 2 * 2 * (64 * 96 + 96 * 96))), "{index}");
-    assert!(!at("half/config.json").exists());
+    assert!(!desk.at("half/config.json").exists());
 
-    assert!(run("decode m.tri --to safetensors -o out").refused().contains("exists already"));
+    assert!(desk.refused("decode m.tri --to safetensors -o out").contains("exists already"));
     assert!(
-        run("decode m.tri --to safetensors --dtype q4_k -o x").refused().contains("blocks are those of GGUF")
+        desk.refused("decode m.tri --to safetensors --dtype q4_k -o x").contains("blocks are those of GGUF")
     );
-    assert!(run("decode m.tri --to gguf -o x.gguf").refused().contains("made of no GGUF"));
-    assert!(run("encode in/config.json --lossless --files -o x.tri").code() != 0);
-    let said = run("encode in/model-00001-of-00002.safetensors --lossless --files -o x.tri").refused();
+    assert!(desk.refused("decode m.tri --to gguf -o x.gguf").contains("made of no GGUF"));
+    assert!(desk.run("encode in/config.json --lossless --files -o x.tri").code() != 0);
+    let said = desk.refused("encode in/model-00001-of-00002.safetensors --lossless --files -o x.tri");
     assert!(said.contains("is a file"), "{said}");
 }
 
 #[test]
 fn a_value_that_half_precision_has_no_room_for_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("big.safetensors");
-    let header = r#"{"w":{"dtype":"F32","shape":[16,32],"data_offsets":[0,2048]}}"#;
-    let data = bytes(&(0..512).map(|i| if i == 77 { 1e6 } else { 1.0 }).collect::<Vec<f32>>());
-    fs::write(path, [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()).unwrap();
-    let run = |args: &str| trinity_in(folder.path(), args.split(' '));
-    run("encode big.safetensors --lossless -o big.tri -q").ok();
-    let said = run("decode big.tri --dtype f16 -o x.safetensors").refused();
+    let desk = Desk::new();
+    let value = |i: usize| if i == 77 { 1e6 } else { 1.0 };
+    safetensors(&desk.at("big.safetensors"), &[floats("w", &[16, 32], value)]);
+    desk.ok("encode big.safetensors --lossless -o big.tri -q");
+    let said = desk.refused("decode big.tri --dtype f16 -o x.safetensors");
     assert!(said.contains("value 77 of tensor `w`") && said.contains("--dtype bf16"), "{said}");
-    assert!(!folder.path().join("x.safetensors").exists());
-    run("decode big.tri --dtype bf16 -o x.safetensors").ok();
+    assert!(!desk.at("x.safetensors").exists());
+    desk.ok("decode big.tri --dtype bf16 -o x.safetensors");
 }
 
 #[test]
 fn a_delta_of_folders_goes_through_a_pipe_and_makes_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let run = |args: &str| trinity_in(folder.path(), args.split(' '));
-    sharded(&at("base"), 2);
-    sharded(&at("tuned"), 7);
-    let delta = Command::new(env!("CARGO_BIN_EXE_trinity"))
-        .args(["delta", "make", "base", "tuned", "-o", "-"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let desk = Desk::new();
+    sharded(&desk.at("base"), 2);
+    sharded(&desk.at("tuned"), 7);
+    let delta = desk.piped("delta make base tuned -o -", &[]);
     assert!(delta.status.success(), "{}", String::from_utf8_lossy(&delta.stderr));
-    let apply = |bytes: &[u8], output: &str| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_trinity"))
-            .args(["delta", "apply", "base", "-", "-o", output])
-            .current_dir(folder.path())
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Whoever refuses need not read all of it.
-        let _ = child.stdin.take().unwrap().write_all(bytes);
-        child.wait_with_output().unwrap()
-    };
+    let apply = |bytes: &[u8], output: &str| desk.piped(format!("delta apply base - -o {output}"), bytes);
     assert!(apply(&delta.stdout, "again").status.success());
-    let same = compared(folder.path(), "again", "tuned");
+    let same = compared(desk.path(), "again", "tuned");
     assert!(same.len() == 4 && same.iter().all(|(_, _, error)| *error == 0.0), "{same:?}");
     let index = "model.safetensors.index.json";
-    assert_eq!(fs::read(at("again").join(index)).unwrap(), fs::read(at("tuned").join(index)).unwrap());
+    assert_eq!(desk.read(format!("again/{index}")), desk.read(format!("tuned/{index}")));
     // One file, where a file is named; and nothing where the delta was cut or is another's.
-    fs::write(at("d.tri"), &delta.stdout).unwrap();
-    run("delta apply base d.tri -o one.safetensors").ok();
+    desk.write("d.tri", &delta.stdout);
+    desk.ok("delta apply base d.tri -o one.safetensors");
     let cut = apply(&delta.stdout[..delta.stdout.len() / 2], "cut");
     assert_eq!(cut.status.code(), Some(2), "{}", String::from_utf8_lossy(&cut.stderr));
-    assert!(!at("cut").join(index).exists());
-    assert!(run("delta apply tuned d.tri -o other").refused().contains("is not the base"));
-    assert!(!at("other").join(index).exists());
+    assert!(!desk.at(format!("cut/{index}")).exists());
+    assert!(desk.refused("delta apply tuned d.tri -o other").contains("is not the base"));
+    assert!(!desk.at(format!("other/{index}")).exists());
 }

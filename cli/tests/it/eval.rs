@@ -1,28 +1,18 @@
 //! `trinity eval` as a user meets it.
 
-use crate::support::{all, trinity};
+use crate::support::{Desk, all};
 use serde_json::Value;
 
-fn json(arguments: &[&str]) -> Value {
-    let said =
-        trinity(["eval", "--json", "--windows", "1"].into_iter().chain(arguments.iter().copied())).ok();
-    serde_json::from_str(&said).unwrap()
+fn json(desk: &Desk, more: &str) -> Value {
+    desk.json(format!("eval --json --windows 1 {more}"))
 }
 
 #[test]
 fn the_built_in_model_is_scored_with_codecs_in_all_three_places() {
-    let row = json(&["--weights", "rtn@8", "--kv", "rtn@8", "--activations", "rtn@8", "--stages", "2"]);
-    for key in [
-        "bits_per_byte",
-        "delta_bits_per_byte",
-        "delta_ci95",
-        "kl_nats",
-        "kl_nats_p99",
-        "top1_agreement",
-        "weights_bits_per_value",
-        "kv_bits_per_value",
-        "activations_bits_per_value",
-    ] {
+    let row = json(&Desk::new(), "--weights rtn@8 --kv rtn@8 --activations rtn@8 --stages 2");
+    let kept = "bits_per_byte delta_bits_per_byte delta_ci95 kl_nats kl_nats_p99 top1_agreement \
+                weights_bits_per_value kv_bits_per_value activations_bits_per_value";
+    for key in kept.split_whitespace() {
         assert!(row[key].is_number(), "{key}: {row}");
     }
     assert!(row["delta_bits_per_byte"].as_f64().unwrap().abs() < 0.05, "{row}");
@@ -30,7 +20,7 @@ fn the_built_in_model_is_scored_with_codecs_in_all_three_places() {
 
 #[test]
 fn several_codings_are_a_table_each_by_itself() {
-    let rows = json(&["--kv", "rtn@3,rtn@8", "--activations", "rtn@4"]);
+    let rows = json(&Desk::new(), "--kv rtn@3,rtn@8 --activations rtn@4");
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 4, "{rows:?}");
     let lost = |row: usize| rows[row]["delta_bits_per_byte"].as_f64().unwrap();
@@ -39,13 +29,12 @@ fn several_codings_are_a_table_each_by_itself() {
 
 #[test]
 fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().to_string_lossy().into_owned();
+    let desk = Desk::new();
     // Finding the best baseline codes by all of them.
     let all = all();
     let codecs =
         if all { "rtn,mxfp4,nf4,uniform+ac,hadamard/rtn,best-baseline" } else { "rtn,mxfp4,nf4,uniform+ac" };
-    let sweep = || json(&["--sweep", "3,4", "--codecs", codecs, "--out", &out]);
+    let sweep = || json(&desk, &format!("--sweep 3,4 --codecs {codecs} --out ."));
     let rows = sweep();
     let names: Vec<&str> =
         rows.as_array().unwrap().iter().filter_map(|row| row["weights"].as_str()).collect();
@@ -58,7 +47,7 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
         let best = rows.as_array().unwrap().iter().find(|row| row["weights"] == "best-baseline@4").unwrap();
         assert!(best["codec"].as_str().unwrap().contains('+'), "{best}");
     }
-    let csv = std::fs::read_to_string(folder.path().join("eval.csv")).unwrap();
+    let csv = desk.text("eval.csv");
     assert_eq!(csv.lines().count(), expected.len() + 2);
     // A run that was stopped keeps its points; one that was changed is noticed, and made again.
     let column = csv.lines().next().unwrap().split(',').position(|name| name == "bits_per_byte").unwrap();
@@ -70,70 +59,60 @@ fn a_sweep_draws_a_curve_a_codec_and_says_where_the_paper_is_contradicted() {
         }
         fields.join(",") + "\n"
     });
-    std::fs::write(folder.path().join("eval.csv"), doctored.collect::<String>()).unwrap();
+    desk.write("eval.csv", doctored.collect::<String>());
     let resumed = sweep();
     let at = |rows: &Value, row: usize| rows[row]["bits_per_byte"].as_f64().unwrap();
     assert_eq!(at(&resumed, 2), at(&rows, 2), "the point that was changed in the file");
     assert_eq!(at(&resumed, expected.len()), at(&rows, expected.len()));
-    assert!(
-        std::fs::read_to_string(folder.path().join("report.html"))
-            .unwrap()
-            .contains("Held against the paper")
-    );
+    assert!(desk.text("report.html").contains("Held against the paper"));
 }
 
 #[test]
 fn a_point_is_resumed_only_where_it_follows_from_the_same() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let (text, other, profile) = (at("text.txt"), at("other.txt"), at("mine.toml"));
-    std::fs::write(&text, "The quick brown fox jumps over the lazy dog. ".repeat(8)).unwrap();
-    std::fs::write(&other, "A lazy dog sleeps while the brown fox is quick. ".repeat(8)).unwrap();
+    let desk = Desk::new();
+    desk.write("text.txt", "The quick brown fox jumps over the lazy dog. ".repeat(8));
+    desk.write("other.txt", "A lazy dog sleeps while the brown fox is quick. ".repeat(8));
     let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/profiles/trinity-static.toml");
-    std::fs::copy(built_in, &profile).unwrap();
-    let mine = format!("{profile}@4");
-    let key = |text: &str, more: &[&str]| {
-        json(&[&["--text", text][..], more].concat())["key"].as_str().unwrap().to_owned()
-    };
-    let before = key(&text, &["--weights", &mine]);
-    assert_eq!(before, key(&text, &["--weights", &mine]));
-    let mut keys = vec![
-        before,
-        key(&other, &["--weights", &mine]),
-        key(&text, &["--weights", "rtn@4"]),
-        key(&text, &["--weights", "rtn@5"]),
-        key(&text, &["--weights", "rtn@4", "--kv", "rtn@8"]),
-        key(&text, &["--weights", "uniform+ac@4"]),
-        key(&text, &["--weights", "uniform+ac@4", "--allocation", "linear"]),
+    std::fs::copy(built_in, desk.at("mine.toml")).unwrap();
+    let key = |line: &str| json(&desk, &format!("--text {line}"))["key"].as_str().unwrap().to_owned();
+    let mine = "text.txt --weights ./mine.toml@4";
+    let before = key(mine);
+    assert_eq!(before, key(mine));
+    let lines = [
+        "other.txt --weights ./mine.toml@4",
+        "text.txt --weights rtn@4",
+        "text.txt --weights rtn@5",
+        "text.txt --weights rtn@4 --kv rtn@8",
+        "text.txt --weights uniform+ac@4",
+        "text.txt --weights uniform+ac@4 --allocation linear",
     ];
+    let mut keys: Vec<String> = lines.map(key).into_iter().chain([before]).collect();
     // The codec keeps its name; what it is made of is another profile.
-    let changed = std::fs::read_to_string(&profile).unwrap() + "\n# another\n";
-    std::fs::write(&profile, changed).unwrap();
-    keys.push(key(&text, &["--weights", &mine]));
+    desk.write("mine.toml", desk.text("mine.toml") + "\n# another\n");
+    keys.push(key(mine));
     let all = keys.len();
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), all, "rows that follow from different things share a key");
     // And a sweep takes no point of another text's, though it stands in the same folder.
-    let out = at("curve");
     let sweep = |text: &str| {
-        json(&["--text", text, "--sweep", "4", "--codecs", "rtn", "--out", &out, "--force"])[1].clone()
+        json(&desk, &format!("--text {text} --sweep 4 --codecs rtn --out curve --force"))[1].clone()
     };
-    let (first, second) = (sweep(&text), sweep(&other));
+    let (first, second) = (sweep("text.txt"), sweep("other.txt"));
     assert_ne!(first["bits_per_byte"], second["bits_per_byte"]);
 }
 
 #[test]
 fn what_cannot_be_read_is_refused_before_anything_runs() {
     for (arguments, expected) in [
-        (&["--weights", "h265"][..], "CODEC@BITS"),
-        (&["--kv", "mp3@3"], "mp3"),
-        (&["--sweep", "2,…"], "…"),
+        ("--weights h265", "CODEC@BITS"),
+        ("--kv mp3@3", "mp3"),
+        ("--sweep 2,…", "…"),
         // The name before the model: hours may lie between them.
-        (&["/nowhere/model.json", "--sweep", "2,3", "--codecs", "mp3"], "mp3"),
-        (&["/nowhere/model.json"], "nowhere"),
+        ("/nowhere/model.json --sweep 2,3 --codecs mp3", "mp3"),
+        ("/nowhere/model.json", "nowhere"),
     ] {
-        let said = trinity(["eval"].into_iter().chain(arguments.iter().copied())).refused();
+        let said = Desk::new().refused(format!("eval {arguments}"));
         assert!(said.contains(expected), "{said}");
     }
 }
@@ -141,54 +120,50 @@ fn what_cannot_be_read_is_refused_before_anything_runs() {
 #[test]
 #[ignore = "takes long: cargo xtask test --all"]
 fn a_calibration_weighs_errors_in_caches() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = folder.path().join("calibrate.txt");
+    let desk = Desk::new();
     let eval = include_bytes!("../../../models/lm/data/eval.txt");
     // Weights are those of a file: `tensors::a_calibrated_file_decodes_as_any_other_to_a_model_that_lost_less`.
-    std::fs::write(&text, &eval[32768..][..4096]).unwrap();
-    let text = text.to_string_lossy();
-    let kl = |more: &[&str]| {
-        let row = json(&[&["--kv", "trinity@2"], more].concat());
-        row["kl_nats"].as_f64().unwrap()
-    };
-    let (plain, calibrated) = (kl(&[]), kl(&["--calibrate", &text]));
+    desk.write("calibrate.txt", &eval[32768..][..4096]);
+    let kl = |more: &str| json(&desk, &format!("--kv trinity@2 {more}"))["kl_nats"].as_f64().unwrap();
+    let (plain, calibrated) = (kl(""), kl("--calibrate calibrate.txt"));
     assert!(calibrated < plain, "{calibrated} against {plain}");
 }
 
 #[test]
 fn caches_are_coded_as_the_field_codes_them() {
-    let rows = json(&["--sink", "4", "--kv", "kivi-64g@2.5,kvquant@2.25,kvquant-1p@2.6,turboquant@2.5"]);
+    let desk = Desk::new();
+    let rows = json(&desk, "--sink 4 --kv kivi-64g@2.5,kvquant@2.25,kvquant-1p@2.6,turboquant@2.5");
     for row in &rows.as_array().unwrap()[1..] {
         let (bits, lost) = (row["kv_bits_per_value"].as_f64().unwrap(), row["kl_nats"].as_f64().unwrap());
         // Four tokens of 1,024 take 16 bits.
         assert!(bits < 2.75 && lost > 0.01 && lost < 2.0, "{row}");
     }
-    let said = trinity(["eval", "--windows", "1", "--kv", "kvtc@2"]).refused();
+    let said = desk.refused("eval --windows 1 --kv kvtc@2");
     assert!(said.contains("--calibrate"), "{said}");
     // Bits that scales alone take are said, not fallen short of.
-    let run = trinity(["eval", "--windows", "1", "--kv", "kivi-64g@1"]);
+    let run = desk.run("eval --windows 1 --kv kivi-64g@1");
     assert!(run.stderr().contains("it takes 1.50"), "{}", run.stderr());
 }
 
 #[test]
 fn a_context_is_a_window_that_the_model_can_see() {
+    let desk = Desk::new();
     let bits = |context: &str| {
-        let row = json(&["--context", context, "--kv", "rtn@4", "--sink", "4"]);
+        let row = json(&desk, &format!("--context {context} --kv rtn@4 --sink 4"));
         row["kv_bits_per_value"].as_f64().unwrap()
     };
     // The four tokens that stay as they are weigh more in a short window.
     assert!(bits("64") > bits("256") + 0.4);
-    let said = trinity(["eval", "--windows", "1", "--context", "4096"]).refused();
+    let said = desk.refused("eval --windows 1 --context 4096");
     assert!(said.contains("2 to 1024"), "{said}");
 }
 
 #[test]
 fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let said = |bytes: usize| {
-        let text = folder.path().join("calibrate.txt");
-        std::fs::write(&text, &include_bytes!("../../../models/lm/data/eval.txt")[..bytes]).unwrap();
-        let run = trinity(["eval", "--windows", "1", "--calibrate", &text.to_string_lossy()]);
+        desk.write("calibrate.txt", &include_bytes!("../../../models/lm/data/eval.txt")[..bytes]);
+        let run = desk.run("eval --windows 1 --calibrate calibrate.txt");
         run.ok();
         run.stderr()
     };
@@ -198,15 +173,14 @@ fn a_text_too_short_to_calibrate_with_is_remarked_upon() {
 
 #[test]
 fn a_damaged_file_is_named_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let cut = folder.path().join("cut.tri").to_string_lossy().into_owned();
-    std::fs::write(&cut, b"TRIN, and nothing else").unwrap();
-    let made = folder.path().join("made.tri").to_string_lossy().into_owned();
+    let desk = Desk::new();
+    desk.write("cut.tri", b"TRIN, and nothing else");
     let original = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/lm/data/tiny.safetensors");
-    for words in [["eval", &cut, "--original", original], ["encode", original, "--calibrate", &cut]] {
-        let rate: &[&str] = if words[0] == "encode" { &["--bits", "3", "-o", &made] } else { &[] };
-        let run = trinity(words.into_iter().chain(rate.iter().copied()));
-        assert_eq!(run.code(), 2);
-        assert_eq!(run.stderr().matches("cut.tri").count(), 1, "{}", run.stderr());
+    for line in [
+        format!("eval cut.tri --original {original}"),
+        format!("encode {original} --calibrate cut.tri --bits 3 -o made.tri"),
+    ] {
+        let said = desk.refused(line);
+        assert_eq!(said.matches("cut.tri").count(), 1, "{said}");
     }
 }

@@ -4,7 +4,7 @@
 //! that is still at work after some seconds has read its arguments and its
 //! files, and is stopped; one that ends must have done what was asked.
 
-use crate::support::{all, trinity_in};
+use crate::support::{self, all, floats, pgm, trinity_in};
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
@@ -47,20 +47,11 @@ fn examples() -> Vec<String> {
 
 /// A safetensors file of f32 tensors with `columns` columns and as many rows.
 fn safetensors(path: &Path, names: &[&str], columns: usize, scale: f32) {
-    let mut header = serde_json::Map::new();
-    let size = columns * columns * 4;
-    for (at, name) in names.iter().enumerate() {
-        let info = serde_json::json!({
-            "dtype": "F32", "shape": [columns, columns], "data_offsets": [at * size, (at + 1) * size]
-        });
-        header.insert((*name).into(), info);
-    }
-    let header = serde_json::Value::Object(header).to_string();
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    let values = (0..names.len() * columns * columns).map(|at| ((at * 37 % 101) as f32 - 50.0) * scale);
-    bytes.extend(values.flat_map(f32::to_le_bytes));
-    fs::write(path, bytes).unwrap();
+    let value = |at: usize| ((at * 37 % 101) as f32 - 50.0) * scale;
+    let (sides, size) = ([columns, columns], columns * columns);
+    let tensors = names.iter().enumerate();
+    let tensors = tensors.map(|(tensor, name)| floats(name, &sides, move |at| value(size * tensor + at)));
+    support::safetensors(path, &tensors.collect::<Vec<_>>());
 }
 
 /// The files that examples speak of.
@@ -103,9 +94,7 @@ pub fn furnish(folder: &Path) {
     for name in ["kv.npy", "tuesday.npy"] {
         run(&format!("decode one.tri -o {name}"));
     }
-    let pgm: Vec<u8> =
-        b"P5 64 64 255\n".iter().copied().chain((0..4096u32).map(|at| (at * 7 % 251) as u8)).collect();
-    fs::write(at("scan.pgm"), pgm).unwrap();
+    fs::write(at("scan.pgm"), pgm(64, 64, |at| (at * 7 % 251) as u8)).unwrap();
     run("encode scan.pgm --bits 2 -o photo.trp");
     run("decode photo.trp -o photo.png");
     fs::write(at("weights.gray"), vec![7; 1024 * 1024]).unwrap();

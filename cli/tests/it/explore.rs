@@ -1,29 +1,21 @@
 //! `trinity explore` as a user meets it.
 
-use crate::support::trinity_in;
+use crate::support::{Desk, trinity};
 use std::fs;
 
 /// The paper's own setting.
 const PAPER: &str = "sweeps/llama-7b";
 /// Few draws and cells, in seconds.
-const QUICK: [&str; 5] = ["explore", "--draws", "48", "--cells", "3"];
+const QUICK: &str = "explore --draws 48 --cells 3";
 /// A K cache that is spilled, coded by the line codec.
-const SPILLED: [&str; 7] = [
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors"),
-    "--tensor",
-    "k_cache",
-    "--study",
-    "sweeps/kv-spill",
-    "--codecs",
-    "line",
-];
+const SPILLED: &str = "--tensor k_cache --study sweeps/kv-spill --codecs line";
+const TENSORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
 
 #[test]
 fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let own = ["--study", PAPER, "--codecs", "three-in-one,line", "--out", "e", "--json", "-q"];
-    let args = || QUICK.into_iter().chain(own);
-    let first = trinity_in(folder.path(), args()).ok();
+    let desk = Desk::new();
+    let line = format!("{QUICK} --study {PAPER} --codecs three-in-one,line --out e --json -q");
+    let first = desk.ok(&line);
     let found: serde_json::Value = serde_json::from_str(&first).unwrap();
     let best = &found["standings"][0];
     // Distributions are among what is printed.
@@ -31,34 +23,27 @@ fn an_exploration_runs_again_as_a_sweep_and_goes_on_where_it_was() {
     let quantiles = odds["quantiles"].as_array().unwrap();
     assert!(quantiles.len() == 21 && odds["draws"] == 48, "{odds}");
     assert_eq!(quantiles[10], odds["gain"]["median"]);
-    assert!(
-        found["regime"]["marks"].as_array().unwrap().len() >= 8 && folder.path().join("e/map.svg").is_file()
-    );
-    let sweep = ["sweep", "e/study.toml", "--out", "s", "--points", "none", "--json", "-q"];
-    let swept: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), sweep).ok()).unwrap();
+    assert!(found["regime"]["marks"].as_array().unwrap().len() >= 8 && desk.at("e/map.svg").is_file());
+    let swept = desk.json("sweep e/study.toml --out s --points none --json -q");
     assert_eq!(swept["top"][0]["index"], best["best"]["index"]);
     assert_eq!(swept["top"][0]["tokens_per_s"], best["value"]);
     // Bits are not measured again, and nothing else changes.
-    let rows = fs::read(folder.path().join("e/bits.csv")).unwrap();
-    assert_eq!(trinity_in(folder.path(), args()).ok(), first);
-    assert_eq!(fs::read(folder.path().join("e/bits.csv")).unwrap(), rows);
+    let rows = desk.read("e/bits.csv");
+    assert_eq!(desk.ok(&line), first);
+    assert_eq!(desk.read("e/bits.csv"), rows);
     // Other work is not written over.
-    let other = ["--codecs", "line", "--study", "sweeps/kv-spill", "--out", "e"];
-    assert!(
-        trinity_in(folder.path(), QUICK.into_iter().chain(other)).refused().contains("holds the results of")
-    );
+    let other = desk.refused(format!("{QUICK} --codecs line --study sweeps/kv-spill --out e"));
+    assert!(other.contains("holds the results of"), "{other}");
 }
 
 #[test]
 #[ignore = "takes long: cargo xtask test --all"]
 fn a_loss_is_measured_once_and_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let explored = |loss: &str| {
-        let more = ["--loss", loss, "--out", "e", "--json", "-q"];
-        trinity_in(folder.path(), QUICK.into_iter().chain(SPILLED).chain(more)).ok()
-    };
+    let desk = Desk::new();
+    let explored =
+        |loss: &str| desk.ok(format!("{QUICK} {TENSORS} {SPILLED} --loss {loss} --out e --json -q"));
     let first = explored("0.05");
-    let rows = fs::read_to_string(folder.path().join("e/loss.csv")).unwrap();
+    let rows = desk.text("e/loss.csv");
     let found: serde_json::Value = serde_json::from_str(&first).unwrap();
     let quality = found["quality"].as_str().unwrap();
     assert!(quality.starts_with("a loss of 0.05 bits/byte: kv-cache at NMSE 0.0"), "{quality}");
@@ -67,46 +52,44 @@ fn a_loss_is_measured_once_and_kept() {
         rows.lines().skip(1).map(|row| row.split(',').nth(2).unwrap().parse().unwrap()).collect();
     assert!(lost.iter().any(|lost| (0.0..=0.05).contains(lost)), "{rows}");
     assert_eq!(explored("0.05"), first);
-    assert_eq!(fs::read_to_string(folder.path().join("e/loss.csv")).unwrap(), rows, "measured again");
-    let both = trinity_in(folder.path(), ["explore", "--loss", "0.1", "--nmse", "0.1"]).refused();
+    assert_eq!(desk.text("e/loss.csv"), rows, "measured again");
+    let both = desk.refused("explore --loss 0.1 --nmse 0.1");
     assert!(both.contains("--nmse"), "{both}");
 }
 
 #[test]
 fn a_workload_is_held_and_moves_as_the_answer_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let held = |more: &[&str]| -> (serde_json::Value, String) {
-        let args = QUICK.iter().chain(&SPILLED).chain(&["--json", "-q"]).chain(more).copied();
-        let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
+    let desk = Desk::new();
+    let held = |more: &str| -> (serde_json::Value, String) {
+        let found = desk.json(format!("{QUICK} {TENSORS} {SPILLED} --json -q {more}"));
         let said: Vec<&str> =
             found["answer"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
         (found["held"].clone(), said.join(" "))
     };
-    let (first, said) = held(&["--out", "a"]);
+    let (first, said) = held("--out a");
     let (spill, length) = (&first[0], &first[1]);
     assert_eq!((&spill["path"], &spill["value"]), (&"job.kv-spill".into(), &1.0.into()));
     assert_eq!((&length["path"], &length["value"]), (&"job.sequence".into(), &65536.0.into()));
     assert!(said.contains("`--set study.job.kv-spill=…`"), "{said}");
-    let (moved, _) = held(&["--set", "study.job.kv-spill=0.5", "--out", "b"]);
+    let (moved, _) = held("--set study.job.kv-spill=0.5 --out b");
     assert_eq!(moved[0]["value"], 0.5);
 }
 
 #[test]
 fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
-    let folder = tempfile::tempdir().unwrap();
-    let fails = |args: &[&str]| {
-        let begun = QUICK.iter().chain(args).copied();
-        let study = ["--study", PAPER].into_iter().filter(|_| !args.contains(&"--study"));
-        trinity_in(folder.path(), begun.chain(study)).refused()
+    let desk = Desk::new();
+    let fails = |line: &str| {
+        let study = if line.contains("--study") { String::new() } else { format!("--study {PAPER}") };
+        desk.refused(format!("{QUICK} {line} {study}"))
     };
-    let nothing = fails(&["--codecs", "line", "--nmse", "0.9", "--out", "n"]);
+    let nothing = fails("--codecs line --nmse 0.9 --out n");
     assert!(nothing.contains("nothing is learned"), "{nothing}");
-    let few = trinity_in(folder.path(), ["explore", "--draws", "3"]).refused();
+    let few = desk.refused("explore --draws 3");
     assert!(few.contains("3 draws say nothing of odds"), "{few}");
     let ranged = |text: &str| {
         let head = "extends = \"sweeps/llama-7b\"\n[[assumptions]]\nname = \"goodput\"\npath = \"cluster.network.efficiency\"\n";
-        fs::write(folder.path().join("mine.toml"), format!("{head}{text}")).unwrap();
-        fails(&["--codecs", "line", "--study", "mine.toml", "--out", "r"])
+        desk.write("mine.toml", format!("{head}{text}"));
+        fails("--codecs line --study mine.toml --out r")
     };
     let turned = ranged("low = 0.9\nhigh = 0.6\n");
     assert!(turned.contains("a range turned around") && turned.contains("mine.toml:5"), "{turned}");
@@ -114,14 +97,13 @@ fn what_cannot_be_explored_is_said_in_a_sentence_that_helps() {
     assert!(same.contains("an assumption without a range"), "{same}");
     let none = ranged("low = 0.9\n");
     assert!(none.contains("high"), "{none}");
-    let small = fails(&["--codecs", "line", "--budget", "300 mm2"]);
+    let small = fails("--codecs line --budget '300 mm2'");
     assert!(small.contains("nothing fits into 300 mm²") && small.contains("--budget of"), "{small}");
-    let unpriced = fails(&["--codecs", "nf4", "--out", "b"]);
+    let unpriced = fails("--codecs nf4 --out b");
     assert!(unpriced.contains("nothing is known of the silicon of `nf4`"), "{unpriced}");
-    let unreached = fails(&["--codecs", "line", "--bits", "0.001", "--out", "c"]);
+    let unreached = fails("--codecs line --bits 0.001 --out c");
     assert!(unreached.contains("no codec reaches 0.001 bits/value"), "{unreached}");
-    let one_class =
-        fails(&["--codecs", "line", "--study", "sweeps/kv-spill", "--set", "study.nonsense=1", "--out", "d"]);
+    let one_class = fails("--codecs line --study sweeps/kv-spill --set study.nonsense=1 --out d");
     assert!(one_class.contains("nonsense"), "{one_class}");
 }
 
@@ -140,46 +122,29 @@ segment = [1024]
 
 #[test]
 fn a_search_is_the_same_for_any_number_of_threads_and_its_winner_encodes() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("few.toml"), FEW).unwrap();
+    let desk = Desk::new();
+    desk.write("few.toml", FEW);
     let search = |out: &str, threads: &str, save: &str| {
-        let args = ["explore", "--search", "--designs", "few.toml", "--codecs", "line", "--save", save];
-        let more = [
-            "--study",
-            PAPER,
-            "--out",
-            out,
-            "--threads",
-            threads,
-            "--draws",
-            "48",
-            "--cells",
-            "3",
-            "--json",
-            "-q",
-        ];
-        trinity_in(folder.path(), args.into_iter().chain(more)).ok()
+        let searched = format!("--search --designs few.toml --codecs line --save {save} --study {PAPER}");
+        desk.ok(format!("{QUICK} {searched} --out {out} --threads {threads} --json -q"))
     };
     let first = search("a", "1", "one.toml");
     let second = search("b", "2", "two.toml");
     // Paths of profiles differ with the folder; nothing else does.
     assert_eq!(first.replace("a/design", "b/design"), second);
-    let designs = |out: &str| fs::read_to_string(folder.path().join(out).join("designs.csv")).unwrap();
+    let designs = |out: &str| desk.text(format!("{out}/designs.csv"));
     assert_eq!(designs("a"), designs("b"));
     assert_eq!(designs("a").lines().filter(|line| line.contains(",2048,")).count(), 8);
-    let profile = fs::read(folder.path().join("one.toml")).unwrap();
-    assert_eq!(profile, fs::read(folder.path().join("two.toml")).unwrap());
-    let tensors = concat!(env!("CARGO_MANIFEST_DIR"), "/../study/data/tensors.safetensors");
-    let encode = ["encode", tensors, "--codec", "one.toml", "--bits", "4", "-o", "t.tri"];
-    trinity_in(folder.path(), encode).ok();
-    let refused = trinity_in(folder.path(), ["explore", "--search", "--bits", "3"]).refused();
+    let profile = desk.read("one.toml");
+    assert_eq!(profile, desk.read("two.toml"));
+    desk.ok(format!("encode {TENSORS} --codec one.toml --bits 4 -o t.tri"));
+    let refused = desk.refused("explore --search --bits 3");
     assert!(refused.contains("--bits"), "{refused}");
 }
 
 #[test]
 fn how_sure_an_answer_is_said_to_be_is_what_validate_finds() {
-    let said = trinity_in(std::path::Path::new(env!("CARGO_MANIFEST_DIR")), ["validate"]);
-    let table = said.stdout();
+    let table = trinity(["validate"]).stdout();
     for link in trinity_study::explore::choices(trinity_study::explore::EXPLORATION).unwrap().certainty {
         let line = table
             .lines()

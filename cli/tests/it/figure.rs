@@ -1,43 +1,14 @@
 //! What sources claim, judged by recordings and by runs.
 
-use crate::support::{trinity, trinity_in};
+use crate::support::{Desk, trinity};
 use serde_json::Value;
 
 /// Every figure and table of the paper, and its relatives' headlines.
-const ALL: [&str; 29] = [
-    "2b",
-    "2b-inter",
-    "3",
-    "4",
-    "5",
-    "6",
-    "7",
-    "8",
-    "9",
-    "10",
-    "11",
-    "12",
-    "13",
-    "14a",
-    "14b",
-    "15a",
-    "15b",
-    "16a",
-    "16b",
-    "16b-bound",
-    "table-1",
-    "table-2",
-    "table-3",
-    "70b-edge",
-    "nvenc-kv",
-    "nvenc-wires",
-    "nvenc-pca",
-    "sparse-delta",
-    "sparse-delta-large",
-];
+const ALL: &str = "2b 2b-inter 3 4 5 6 7 8 9 10 11 12 13 14a 14b 15a 15b 16a 16b 16b-bound table-1 table-2 table-3 \
+                   70b-edge nvenc-kv nvenc-wires nvenc-pca sparse-delta sparse-delta-large";
 
 fn figures() -> Vec<Value> {
-    let found: Value = serde_json::from_str(&trinity(["figure", "--json"]).ok()).unwrap();
+    let found = trinity(["figure", "--json"]).json();
     found["figures"].as_array().unwrap().clone()
 }
 
@@ -45,7 +16,7 @@ fn figures() -> Vec<Value> {
 fn every_figure_has_a_verdict_with_its_numbers() {
     let found = figures();
     let ids: Vec<&str> = found.iter().map(|figure| figure["id"].as_str().unwrap()).collect();
-    for id in ALL {
+    for id in ALL.split_whitespace() {
         assert!(ids.contains(&id), "{id} is not judged");
     }
     for figure in &found {
@@ -65,13 +36,12 @@ fn every_figure_has_a_verdict_with_its_numbers() {
 /// A figure whose commands take a second is run, and gives the verdict of its recording, unless that is stale.
 #[test]
 fn runs_of_quick_figures_give_the_verdicts_of_their_recordings() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     for figure in
         figures().iter().filter(|figure| figure["seconds"].as_u64().is_some_and(|seconds| seconds <= 2))
     {
         let id = figure["id"].as_str().unwrap();
-        let said = trinity_in(folder.path(), ["figure", id, "--run", "--json", "-q"]).ok();
-        let run: Value = serde_json::from_str(&said).unwrap();
+        let run = desk.json(format!("figure {id} --run --json -q"));
         let run = &run["figures"][0];
         if figure["stale"].is_null() {
             assert_eq!(run["verdict"], figure["verdict"], "{id}");
@@ -84,7 +54,7 @@ fn runs_of_quick_figures_give_the_verdicts_of_their_recordings() {
 /// A verdict is what its numbers say: with a rule the other way round the same run gives the opposite.
 #[test]
 fn a_rule_the_other_way_round_gives_the_opposite_verdict() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let text = |rule: &str| {
         format!(
             "# f\ntitle = \"t\"\n[[figures]]\nid = \"x\"\ntitle = \"x\"\ncited = \"s\"\nexact = true\n\
@@ -93,22 +63,21 @@ fn a_rule_the_other_way_round_gives_the_opposite_verdict() {
         )
     };
     let verdict = |rule: &str| {
-        std::fs::write(folder.path().join("f.toml"), text(rule)).unwrap();
-        let args = ["figure", "x", "--run", "--figures", "f.toml", "--json", "-q", "--force"];
-        let said: Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
+        desk.write("f.toml", text(rule));
+        let said = desk.json("figure x --run --figures f.toml --json -q --force");
         said["figures"][0]["verdict"].as_str().unwrap().to_owned()
     };
     assert_eq!(verdict("above"), "reproduced");
     assert_eq!(verdict("below"), "contradicted");
-    let said = trinity_in(folder.path(), ["figure", "x", "--figures", "f.toml"]).ok();
+    let said = desk.ok("figure x --figures f.toml");
     assert!(said.contains("not decided") && said.contains("never run"), "{said}");
 }
 
 #[test]
 fn a_run_is_recorded_and_judged_again_from_there() {
-    let folder = tempfile::tempdir().unwrap();
-    trinity_in(folder.path(), ["figure", "16a", "--run", "--record", "r.json", "-q"]).ok();
-    let kept: Value = serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
+    let desk = Desk::new();
+    desk.ok("figure 16a --run --record r.json -q");
+    let kept: Value = serde_json::from_slice(&desk.read("r.json")).unwrap();
     assert!(kept["16a"]["cells"]["speedup"]["values"][0].as_f64().unwrap() > 1.0);
     assert!(kept["16a"]["when"].as_str().unwrap().starts_with("20"));
 }
@@ -116,43 +85,37 @@ fn a_run_is_recorded_and_judged_again_from_there() {
 /// A quick run judges on the built-in tensors, says so beside what the recording judged on, and does not take its place.
 #[test]
 fn a_run_on_less_than_the_recording_says_so_and_is_not_recorded() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    std::fs::write(
-        at("f.toml"),
-        "# f\ntitle = \"t\"\n[[figures]]\nid = \"x\"\ntitle = \"x\"\ncited = \"s\"\nseconds = 1\nby = [\"tensor\"]\nover = \"tensors\"\n\
+    let desk = Desk::new();
+    desk.write("f.toml", "# f\ntitle = \"t\"\n[[figures]]\nid = \"x\"\ntitle = \"x\"\ncited = \"s\"\nseconds = 1\nby = [\"tensor\"]\nover = \"tensors\"\n\
          commands = { run = \"compare {captured} --codecs rtn --bits 4\" }\n\
          cells = { bits = { at = \"[codec=rtn].bits_per_value\" } }\n\
-         [[figures.claims]]\nsays = \"few\"\nquote = \"q\"\nours = \"bits\"\nrule = { below = \"5\" }\n",
-    )
-    .unwrap();
-    std::fs::create_dir(at("captured")).unwrap();
+         [[figures.claims]]\nsays = \"few\"\nquote = \"q\"\nours = \"bits\"\nrule = { below = \"5\" }\n");
+    std::fs::create_dir(desk.at("captured")).unwrap();
     let small = "../models/lm/tests/data/qwen2/model.safetensors";
     let small = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(small);
-    std::fs::copy(small, at("captured/mine.safetensors")).unwrap();
-    let own = ["--figures", "f.toml", "--record", "r.json", "--force"];
-    let with = |more: &[&'static str]| trinity_in(folder.path(), more.iter().chain(&own).copied());
-    with(&["figure", "x", "--run", "--data", "captured"]).ok();
-    let kept = std::fs::read(at("r.json")).unwrap();
-    let quick = with(&["figure", "--run"]);
+    std::fs::copy(small, desk.at("captured/mine.safetensors")).unwrap();
+    let with = |line: &str| desk.run(format!("{line} --figures f.toml --record r.json --force"));
+    with("figure x --run --data captured").ok();
+    let kept = desk.read("r.json");
+    let quick = with("figure --run");
     let said = quick.ok();
     assert!(said.contains("run now, a file of") && said.contains("recorded 20"), "{said}");
     assert!(quick.stderr().contains("was run on less than its recording has"), "{}", quick.stderr());
-    assert_eq!(std::fs::read(at("r.json")).unwrap(), kept);
+    assert_eq!(desk.read("r.json"), kept);
     // Asked for by name, it is what was asked for.
-    with(&["figure", "x", "--run"]).ok();
-    assert_ne!(std::fs::read(at("r.json")).unwrap(), kept);
-    std::fs::write(at("r.json"), "[]").unwrap();
-    assert!(with(&["figure", "x", "--run"]).refused().contains("holds no recordings"));
-    assert!(with(&["figure", "x", "--run", "--data", "nowhere"]).code() == 2);
+    with("figure x --run").ok();
+    assert_ne!(desk.read("r.json"), kept);
+    desk.write("r.json", "[]");
+    assert!(with("figure x --run").refused().contains("holds no recordings"));
+    with("figure x --run --data nowhere").refused();
 }
 
 /// Both kinds of claims are drawn: a source's number beside ours, and ours beside what it is held against.
 #[test]
 fn the_page_draws_every_claim_that_has_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    trinity_in(folder.path(), ["figure", "--out", "o", "-q"]).ok();
-    let page = std::fs::read_to_string(folder.path().join("o/report.html")).unwrap();
+    let desk = Desk::new();
+    desk.ok("figure --out o -q");
+    let page = desk.text("o/report.html");
     for drawn in [r#""claim":"16a: speed at 50,000 mm² over the uncompressed cluster""#, r#""claim":"10: "#]
     {
         assert!(page.contains(drawn), "{drawn} is not drawn");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::support::trinity_in;
+use crate::support::{Desk, npy};
 
 #[path = "../../../models/bits/tests/support/pins.rs"]
 #[allow(dead_code)] // the command stores no streams of its own
@@ -22,14 +22,14 @@ const SWEEPS: [&str; 6] =
 
 #[test]
 fn no_number_of_a_sweep_changes() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let mut found = BTreeMap::new();
     for sweep in SWEEPS {
         let (name, out) = (format!("sweeps/{sweep}"), format!("out-{sweep}"));
-        let json = trinity_in(folder.path(), ["sweep", &name, "--out", &out, "-q", "--json"]).ok();
+        let json = desk.ok(format!("sweep {name} --out {out} -q --json"));
         found.insert(format!("{sweep} json"), pins::fingerprint(json.as_bytes()));
         for table in ["points.csv", "pareto.csv", "axes.csv"] {
-            let bytes = fs::read(folder.path().join(&out).join(table)).unwrap();
+            let bytes = desk.read(format!("{out}/{table}"));
             found.insert(format!("{sweep} {table}"), pins::fingerprint(&bytes));
         }
     }
@@ -37,19 +37,11 @@ fn no_number_of_a_sweep_changes() {
 }
 
 /// A file of rows with much in common, the same on every machine.
-fn npy(path: &Path, rows: usize, cols: usize) {
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
-    header.push_str(&" ".repeat(127 - 10 - header.len()));
-    header.push('\n');
-    let mut file = b"\x93NUMPY\x01\0".to_vec();
-    file.extend((header.len() as u16).to_le_bytes());
-    file.extend(header.bytes());
-    let value = |i: usize| {
+fn furnish(path: &Path) {
+    npy(path, (48, 64), |i| {
         let noise = ((i as u32).wrapping_mul(2_654_435_761) >> 20) as f32 / 4096.0 - 0.5;
-        noise * (1 + i % cols % 7) as f32 + ((i / cols) % 11) as f32 / 16.0
-    };
-    file.extend((0..rows * cols).flat_map(|i| value(i).to_le_bytes()));
-    fs::write(path, file).unwrap();
+        noise * (1 + i % 64 % 7) as f32 + ((i / 64) % 11) as f32 / 16.0
+    });
 }
 
 /// Takes out what differs from run to run or from one version of the codecs to the next:
@@ -67,23 +59,23 @@ fn strip(value: &mut Value) {
 
 #[test]
 fn no_number_of_a_report_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("w.npy"), 48, 64);
+    let desk = Desk::new();
+    furnish(&desk.at("w.npy"));
     let codecs = "trinity,trinity-lite,uniform+ac,rtn-128g,int+zstd,mxfp4,h264-fast,h265-fast";
-    let commands: [(&str, &[&str]); 8] = [
-        ("kv-spill", &["sweep", "sweeps/kv-spill", "--top", "3"]),
-        ("explain", &["sweep", "explain", "0", "sweeps/kv-spill"]),
-        ("info", &["tensors", "info", "w.npy"]),
-        ("compare", &["compare", "w.npy", "--codecs", codecs, "--bits", "3,4"]),
-        ("compare-nmse", &["compare", "w.npy", "--codecs", "trinity,uniform+ac", "--nmse", "0.01"]),
-        ("stages", &["compare", "w.npy", "--stages", "--bits", "3"]),
-        ("encode", &["encode", "w.npy", "--bits", "3", "-o", "w.tri"]),
-        ("basis", &["tensors", "basis", "w.npy", "--group", "16", "-o", "w.basis"]),
+    let compare = format!("compare w.npy --codecs {codecs} --bits 3,4");
+    let commands = [
+        ("kv-spill", "sweep sweeps/kv-spill --top 3"),
+        ("explain", "sweep explain 0 sweeps/kv-spill"),
+        ("info", "tensors info w.npy"),
+        ("compare", &compare),
+        ("compare-nmse", "compare w.npy --codecs trinity,uniform+ac --nmse 0.01"),
+        ("stages", "compare w.npy --stages --bits 3"),
+        ("encode", "encode w.npy --bits 3 -o w.tri"),
+        ("basis", "tensors basis w.npy --group 16 -o w.basis"),
     ];
     let mut wrong = String::new();
-    for (name, args) in commands {
-        let said = trinity_in(folder.path(), args.iter().copied().chain(["--json", "-q"])).ok();
-        let mut value: Value = serde_json::from_str(&said).unwrap();
+    for (name, line) in commands {
+        let mut value = desk.json(format!("{line} --json -q"));
         strip(&mut value);
         let text = serde_json::to_string_pretty(&value).unwrap() + "\n";
         let path = golden(&format!("{name}.json"));
@@ -104,34 +96,31 @@ fn no_number_of_a_report_changes() {
     );
 }
 
-/// Shards of an earlier version, with the fingerprint that today's version gives the sweep:
-/// what else a checkpoint says must still be understood.
+/// Shards of an earlier version in `old`, with the fingerprint that today's version gives the
+/// sweep, which may have moved on since; their rows as one text.
+pub fn shards_of(desk: &Desk, version: &str) -> String {
+    let read = |path: PathBuf| -> Value { serde_json::from_str(&desk.text(path)).unwrap() };
+    let rows = (0..2).map(|index| {
+        desk.ok(format!("sweep sweeps/llama-3-70b-edge --shard {index}/2 --out today -q"));
+        let stem = format!("shard-{index:05}-of-00002");
+        let state = format!("{stem}.json");
+        let mut kept = read(golden(version).join(&state));
+        kept["fingerprint"] = read(Path::new("today").join(&state))["fingerprint"].clone();
+        desk.write(format!("old/{state}"), kept.to_string());
+        let rows = desk.text(golden(version).join(format!("{stem}.rows")));
+        desk.write(format!("old/{stem}.rows"), &rows);
+        rows
+    });
+    rows.collect()
+}
+
+/// What else a checkpoint says must still be understood.
 #[test]
 fn checkpoints_of_every_version_merge() {
-    let folder = tempfile::tempdir().unwrap();
-    let sweep = "sweeps/llama-3-70b-edge";
-    for (version, shards) in [("checkpoint-v1", 2)] {
-        let stem = |index: usize| format!("shard-{index:05}-of-{shards:05}.rows");
-        for index in 0..shards {
-            let (shard, rows) = (format!("{index}/{shards}"), stem(index));
-            let state = rows.replace(".rows", ".json");
-            let (old, new) = (folder.path().join(version), folder.path().join("today"));
-            fs::create_dir_all(&old).unwrap();
-            trinity_in(folder.path(), ["sweep", sweep, "--shard", &shard, "--out", "today", "-q"]).ok();
-            let read = |path: PathBuf| -> Value {
-                serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-            };
-            let today = read(new.join(&state));
-            let mut kept = read(golden(version).join(&state));
-            kept["fingerprint"] = today["fingerprint"].clone();
-            fs::write(old.join(&state), kept.to_string()).unwrap();
-            fs::copy(golden(version).join(&rows), old.join(&rows)).unwrap();
-        }
-        trinity_in(folder.path(), ["sweep", "merge", version, "--out", "merged", "-q"]).ok();
-        let points = fs::read_to_string(folder.path().join("merged/points.csv")).unwrap();
-        let rows = |index| fs::read_to_string(golden(version).join(stem(index))).unwrap();
-        let kept: String = (0..shards).map(rows).collect();
-        assert!(points.ends_with(&kept) && points.lines().count() == kept.lines().count() + 1, "{version}");
-        assert!(fs::read_to_string(folder.path().join("merged/pareto.csv")).unwrap().lines().count() > 1);
-    }
+    let desk = Desk::new();
+    let kept = shards_of(&desk, "checkpoint-v1");
+    desk.ok("sweep merge old --out merged -q");
+    let points = desk.text("merged/points.csv");
+    assert!(points.ends_with(&kept) && points.lines().count() == kept.lines().count() + 1);
+    assert!(desk.text("merged/pareto.csv").lines().count() > 1);
 }

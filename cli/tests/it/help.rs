@@ -1,6 +1,6 @@
 //! What the command says about itself.
 
-use crate::support::trinity;
+use crate::support::{Desk, trinity};
 
 /// Every command and its subcommands, as words after `trinity`, found by asking for help.
 pub fn commands() -> Vec<Vec<String>> {
@@ -60,15 +60,15 @@ fn every_shell_gets_a_completion_script() {
 
 #[test]
 fn there_is_a_manual_page_for_each_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().to_str().unwrap();
+    let desk = Desk::new();
+    let out = desk.path().to_str().unwrap();
     trinity(["man", "--out", out]).ok();
     let mut names: Vec<String> = commands()
         .iter()
         .map(|path| ["trinity".to_string()].iter().chain(path).cloned().collect::<Vec<_>>().join("-") + ".1")
         .collect();
     names.sort();
-    let mut pages: Vec<String> = std::fs::read_dir(folder.path())
+    let mut pages: Vec<String> = std::fs::read_dir(desk.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();

@@ -5,103 +5,85 @@
 //! was. The files that a configuration or a model leads to count as inputs. A
 //! command or an option that no case has fails the test.
 
-use crate::support::trinity_in;
+use crate::support::Desk;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A command up to the name of its result, and the files that it reads. A
+/// A command up to the name of its result, that name, and the files that it reads. A
 /// result that is a folder has no ending.
-struct Case {
-    command: &'static str,
-    result: &'static str,
-    inputs: &'static [&'static str],
-}
-
-const fn case(command: &'static str, result: &'static str, inputs: &'static [&'static str]) -> Case {
-    Case { command, result, inputs }
-}
-
-const STUDY: [&str; 2] = ["mine.toml", "mine-base.toml"];
+type Case = (&'static str, &'static str, &'static str);
 
 const CASES: [Case; 29] = [
-    case(
+    (
         "validate --runs published.csv --oom published.csv --collectives collectives.csv --host-runs h200_runs.csv \
          --recording recording.json --out",
         "r",
-        &["published.csv", "collectives.csv", "h200_runs.csv", "recording.json"],
+        "published.csv collectives.csv h200_runs.csv recording.json",
     ),
-    case("validate --serving serving.csv --errors", "r.csv", &["serving.csv"]),
-    case(
+    ("validate --serving serving.csv --errors", "r.csv", "serving.csv"),
+    (
         "explore five.safetensors --codecs line,uniform+ac=silicon.toml --study mine.toml --nmse 0.05 --draws 48 --cells 3 --out",
         "r",
-        &["five.safetensors", "silicon.toml", "mine.toml", "mine-base.toml"],
+        "five.safetensors silicon.toml mine.toml mine-base.toml",
     ),
-    case(
+    (
         "explore five.safetensors --codecs line --study mine.toml --nmse 0.05 --draws 48 --cells 3 --search --designs designs.toml --out e --save",
         "r.toml",
-        &["five.safetensors", "designs.toml", "mine-base.toml"],
+        "five.safetensors designs.toml mine-base.toml",
     ),
-    case(
-        "sweep mine.toml --calibration summary.json --out",
-        "r",
-        &["mine.toml", "mine-base.toml", "summary.json"],
-    ),
-    case("sweep mine.toml --shard 0/1 --out", "r", &STUDY),
-    case("sweep serving.toml --out", "r", &["serving.toml", "trace.csv"]),
-    case(
+    ("sweep mine.toml --calibration summary.json --out", "r", "mine.toml mine-base.toml summary.json"),
+    ("sweep mine.toml --shard 0/1 --out", "r", "mine.toml mine-base.toml"),
+    ("sweep serving.toml --out", "r", "serving.toml trace.csv"),
+    (
         "sweep merge out/big --out",
         "r",
-        &["big.toml", "out/big/shard-00000-of-00001.json", "out/big/shard-00000-of-00001.rows"],
+        "big.toml out/big/shard-00000-of-00001.json out/big/shard-00000-of-00001.rows",
     ),
-    case(
-        "sweep explain 0 mine.toml --calibration summary.json --trace",
-        "r.json",
-        &["mine-base.toml", "summary.json"],
-    ),
-    case("sweep explain 0 mine.toml --report", "r.html", &STUDY),
-    case("figure 16b-bound --run --figures figures.toml --out", "r", &["figures.toml"]),
-    case("measure --replay recording.json --out", "r", &["recording.json"]),
-    case(
+    ("sweep explain 0 mine.toml --calibration summary.json --trace", "r.json", "mine-base.toml summary.json"),
+    ("sweep explain 0 mine.toml --report", "r.html", "mine.toml mine-base.toml"),
+    ("figure 16b-bound --run --figures figures.toml --out", "r", "figures.toml"),
+    ("measure --replay recording.json --out", "r", "recording.json"),
+    (
         "compare kv.safetensors --codecs my-design.toml,rtn --bits 3 --wire 100Gbit/s --nic nic.toml --out",
         "r",
-        &["kv.safetensors", "my-design.toml", "nic.toml"],
+        "kv.safetensors my-design.toml nic.toml",
     ),
-    case(
+    (
         "compare model.safetensors.index.json --codecs rtn --bits 3 --out",
         "r",
-        &["model.safetensors.index.json", "model.safetensors"],
+        "model.safetensors.index.json model.safetensors",
     ),
-    case("tensors info folder --out", "r", &["folder/one.safetensors"]),
-    case("tensors basis monday.safetensors --tensor k_cache -o", "r.basis", &["monday.safetensors"]),
-    case(
+    ("tensors info folder --out", "r", "folder/one.safetensors"),
+    ("tensors basis monday.safetensors --tensor k_cache -o", "r.basis", "monday.safetensors"),
+    (
         "eval small.safetensors --text eval.txt --weights my-design.toml@4 --windows 1 --out",
         "r",
-        &["small.safetensors", "small.json", "eval.txt", "my-design.toml"],
+        "small.safetensors small.json eval.txt my-design.toml",
     ),
-    case(
+    (
         "eval small --calibrate other.txt --weights rtn@4 --kv my-design.toml@4 --activations rtn@4 --windows 1 --out",
         "r",
-        &["small.safetensors", "small.json", "other.txt", "my-design.toml"],
+        "small.safetensors small.json other.txt my-design.toml",
     ),
-    case("eval --sweep 4 --codecs my-design.toml --windows 1 --out", "r", &["my-design.toml"]),
-    case("encode tuesday.npy --bits 2.5 --basis k.basis -o", "r.tri", &["tuesday.npy", "k.basis"]),
-    case(
+    ("eval --sweep 4 --codecs my-design.toml --windows 1 --out", "r", "my-design.toml"),
+    ("encode tuesday.npy --bits 2.5 --basis k.basis -o", "r.tri", "tuesday.npy k.basis"),
+    (
         "encode small.safetensors --bits 4 --codec rtn --calibrate other.txt -o",
         "r.tri",
-        &["small.safetensors", "small.json", "other.txt"],
+        "small.safetensors small.json other.txt",
     ),
-    case("encode kv.npy --bits 3 --codec my-design.toml -o", "r.tri", &["kv.npy", "my-design.toml"]),
-    case("decode tuesday.tri --basis k.basis -o", "r.safetensors", &["tuesday.tri", "k.basis"]),
-    case(
+    ("encode kv.npy --bits 3 --codec my-design.toml -o", "r.tri", "kv.npy my-design.toml"),
+    ("decode tuesday.tri --basis k.basis -o", "r.safetensors", "tuesday.tri k.basis"),
+    (
         "delta make base.safetensors tuned.safetensors --codec my-design.toml --bits 3 -o",
         "r.tri",
-        &["base.safetensors", "tuned.safetensors", "my-design.toml"],
+        "base.safetensors tuned.safetensors my-design.toml",
     ),
-    case("delta apply base.safetensors delta.tri -o", "r.safetensors", &["base.safetensors", "delta.tri"]),
-    case("h264 encode scan.pgm --qp 30 -o s.264 --recon", "r.yuv", &["scan.pgm"]),
-    case("h265 encode scan.pgm --qp 30 -o", "r.265", &["scan.pgm"]),
-    case("h264 decode clip.264 -o", "r.yuv", &["clip.264"]),
-    case("h265 decode clip.265 -o", "r.yuv", &["clip.265"]),
+    ("delta apply base.safetensors delta.tri -o", "r.safetensors", "base.safetensors delta.tri"),
+    ("h264 encode scan.pgm --qp 30 -o s.264 --recon", "r.yuv", "scan.pgm"),
+    ("h265 encode scan.pgm --qp 30 -o", "r.265", "scan.pgm"),
+    ("h264 decode clip.264 -o", "r.yuv", "clip.264"),
+    ("h265 decode clip.265 -o", "r.yuv", "clip.265"),
 ];
 
 /// Cases that take minutes, for `cargo xtask test --all`.
@@ -157,48 +139,48 @@ fn written(result: &Path) -> Vec<PathBuf> {
     names
 }
 
-fn run(folder: &Path, case: &Case, result: &str) -> crate::support::Run {
-    trinity_in(folder, case.command.split_whitespace().chain([result, "-q", "--force"]))
-}
-
 #[test]
 fn every_input_of_every_command_outlives_a_forced_run() {
-    let home = tempfile::tempdir().unwrap();
-    let folder = home.path();
-    furnish(folder);
+    let desk = Desk::new();
+    furnish(desk.path());
     let mut wrong = Vec::new();
     let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
-    for case in CASES.iter().filter(|case| all || !SLOW.iter().any(|slow| case.command.starts_with(slow))) {
-        let result = folder.join(case.result);
+    for (command, name, inputs) in CASES {
+        if !all && SLOW.iter().any(|slow| command.starts_with(slow)) {
+            continue;
+        }
+        let run = || desk.run(format!("{command} {name} -q --force"));
+        let inputs: Vec<&str> = inputs.split(' ').collect();
+        let result = desk.at(name);
         let is_file = result.extension().is_some();
         let files = if is_file {
             vec![PathBuf::new()]
         } else {
-            let first = run(folder, case, case.result);
+            let first = run();
             // What was validated may not hold; it is written all the same.
-            if !(first.code() == 0 || case.command.starts_with("validate")) {
-                wrong.push(format!("{} does not run: {}", case.command, first.stderr()));
+            if !(first.code() == 0 || command.starts_with("validate")) {
+                wrong.push(format!("{command} does not run: {}", first.stderr()));
                 continue;
             }
             written(&result)
         };
-        assert!(!files.is_empty(), "{} writes nothing", case.command);
+        assert!(!files.is_empty(), "{command} writes nothing");
         // By default each command is tried with its first input in the way of its first file.
-        let tries = if all { case.inputs.len().max(files.len()) } else { 1 };
+        let tries = if all { inputs.len().max(files.len()) } else { 1 };
         for at in 0..tries {
-            let (input, file) = (case.inputs[at % case.inputs.len()], &files[at % files.len()]);
+            let (input, file) = (inputs[at % inputs.len()], &files[at % files.len()]);
             let _ = fs::remove_dir_all(&result);
             let _ = fs::remove_file(&result);
             let place = if is_file { result.clone() } else { result.join(file) };
             fs::create_dir_all(place.parent().unwrap()).unwrap();
-            let before = fs::read(folder.join(input)).unwrap();
+            let before = desk.read(input);
             // A link leads to the input itself, so that what replaces the one replaces the other.
-            std::os::unix::fs::symlink(folder.join(input), &place).unwrap();
-            let forced = run(folder, case, case.result);
-            let said = format!("{} with {input} in the way of {}", case.command, file.display());
-            let replaced = fs::read(folder.join(input)).unwrap() != before;
+            std::os::unix::fs::symlink(desk.at(input), &place).unwrap();
+            let forced = run();
+            let said = format!("{command} with {input} in the way of {}", file.display());
+            let replaced = desk.read(input) != before;
             if replaced {
-                fs::write(folder.join(input), &before).unwrap();
+                desk.write(input, &before);
                 wrong.push(format!("{said}: the input is gone"));
             }
             let refused = forced.stderr().contains("input of this very command");
@@ -210,27 +192,14 @@ fn every_input_of_every_command_outlives_a_forced_run() {
         }
         let _ = fs::remove_dir_all(&result);
         let _ = fs::remove_file(&result);
-        let _ = fs::remove_dir_all(folder.join("e"));
-        let _ = fs::remove_file(folder.join("s.264"));
+        let _ = fs::remove_dir_all(desk.at("e"));
+        let _ = fs::remove_file(desk.at("s.264"));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// What options and arguments call a file that they take.
-const FILES: [&str; 12] = [
-    "FILE",
-    "CSV",
-    "RECORDING.json",
-    "TENSORS",
-    "SWEEP",
-    "DESIGNS",
-    "NIC",
-    "CODEC",
-    "CODECS",
-    "CODEC@BITS",
-    "CODEC,…",
-    "BASE",
-];
+const FILES: &str = "FILE CSV RECORDING.json TENSORS SWEEP DESIGNS NIC CODEC CODECS CODEC@BITS CODEC,… BASE";
 /// Options that take a name of those, and no file.
 const NO_FILES: [&str; 1] = ["--anchor"];
 
@@ -242,7 +211,10 @@ fn options(help: &str) -> Vec<String> {
         let mut words = line.split_whitespace().filter(|word| !word.ends_with(','));
         let (Some(option), Some(value)) = (words.next(), words.next()) else { continue };
         let value = value.trim_matches(['<', '>', '[', ']', '.']);
-        if FILES.contains(&value) && !results.contains(&option) && !NO_FILES.contains(&option) {
+        if FILES.split(' ').any(|name| name == value)
+            && !results.contains(&option)
+            && !NO_FILES.contains(&option)
+        {
             found.push(option.to_owned());
         }
     }
@@ -260,12 +232,12 @@ fn every_command_that_writes_is_among_the_cases_with_all_its_inputs() {
         if !writes || ["man", "web", "config schema", "serve codec", "serve play"].contains(&name.as_str()) {
             continue;
         }
-        let own: Vec<&Case> = CASES.iter().filter(|case| case.command.starts_with(&name)).collect();
+        let own: Vec<&Case> = CASES.iter().filter(|case| case.0.starts_with(&name)).collect();
         if own.is_empty() {
             missing.push(name.clone());
         }
         for option in options(&help) {
-            if !own.iter().any(|case| case.command.split_whitespace().any(|word| word == option)) {
+            if !own.iter().any(|case| case.0.split_whitespace().any(|word| word == option)) {
                 missing.push(format!("{name} {option}"));
             }
         }

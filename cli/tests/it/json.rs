@@ -3,7 +3,7 @@
 //!
 //! `TRINITY_BLESS=1 cargo test -p trinity json` writes the files anew.
 
-use crate::support::trinity_in;
+use crate::support::{Desk, npy, pgm};
 use serde_json::{Map, Value, json};
 use std::{fs, path::Path};
 
@@ -133,12 +133,7 @@ fn held(name: &str, command: &str, printed: &str, wrong: &mut Vec<String>) {
 
 /// An f32 npy of 32 by 64 values.
 fn matrix(path: &Path, scale: f32) {
-    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (32, 64), }\n";
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend((0..2048).flat_map(|at| (((at * 37 % 101) as f32 - 50.0) * scale).to_le_bytes()));
-    fs::write(path, bytes).unwrap();
+    npy(path, (32, 64), |at| ((at * 37 % 101) as f32 - 50.0) * scale);
 }
 
 pub const STUDY: &str = r#"
@@ -232,20 +227,17 @@ const CASES: &[(&str, &str)] = &[
 
 #[test]
 fn what_each_command_prints_as_json_is_written_down() {
-    let folder = tempfile::tempdir().unwrap();
-    matrix(&folder.path().join("m.npy"), 0.01);
-    fs::create_dir(folder.path().join("tuned")).unwrap();
-    matrix(&folder.path().join("tuned/m.npy"), 0.011);
-    fs::write(folder.path().join("study.toml"), STUDY).unwrap();
-    fs::write(folder.path().join("serving.toml"), crate::serving::STUDY).unwrap();
-    let pgm: Vec<u8> =
-        b"P5 32 32 255\n".iter().copied().chain((0..1024u32).map(|at| (at * 7 % 251) as u8)).collect();
-    fs::write(folder.path().join("p.pgm"), pgm).unwrap();
+    let desk = Desk::new();
+    matrix(&desk.at("m.npy"), 0.01);
+    matrix(&desk.at("tuned/m.npy"), 0.011);
+    desk.write("study.toml", STUDY);
+    desk.write("serving.toml", crate::serving::STUDY);
+    desk.write("p.pgm", pgm(32, 32, |at| (at * 7 % 251) as u8));
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/data/h200/recording.json");
-    fs::copy(recording, folder.path().join("recording.json")).unwrap();
+    fs::copy(recording, desk.at("recording.json")).unwrap();
     let mut wrong = Vec::new();
     for (name, command) in CASES {
-        let run = trinity_in(folder.path(), command.split(' ').chain(["--json", "-q"]));
+        let run = desk.run(format!("{command} --json -q"));
         // A command may be built without the page, which needs Node and the wasm32 target.
         if *name == "web" && run.code() == 1 {
             eprintln!("SKIPPED: {command}: {}", run.stderr());
@@ -257,7 +249,7 @@ fn what_each_command_prints_as_json_is_written_down() {
         }
         held(name, command, &run.stdout(), &mut wrong);
     }
-    let run = trinity_in(folder.path(), ["config", "check", "study.toml", "--kind", "gpus", "--json"]);
+    let run = desk.run("config check study.toml --kind gpus --json");
     held("error", "COMMAND … (on stderr, exit 1 or 2)", &run.stderr(), &mut wrong);
     assert!(wrong.is_empty(), "{}\n\nTRINITY_BLESS=1 writes docs/json anew", wrong.join("\n\n"));
 }

@@ -21,11 +21,18 @@ fn run(folder: &Path, command: &str) -> Output {
         .unwrap()
 }
 
+/// What was said on stderr of a command that must have ended like this.
+#[track_caller]
+fn ended(code: i32, output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
 #[track_caller]
 fn json(folder: &Path, command: &str) -> serde_json::Value {
     let output = run(folder, command);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{command}: {said}");
+    ended(0, &output);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
@@ -91,7 +98,7 @@ fn two_names_that_look_alike_are_two_works() {
         .current_dir(folder)
         .output()
         .unwrap();
-    assert_eq!(other.status.code(), Some(2), "{}", String::from_utf8_lossy(&other.stderr));
+    ended(2, &other);
 }
 
 #[test]
@@ -104,8 +111,7 @@ fn names_as_long_as_they_may_be_are_written() {
     json(folder, &format!("decode {} -o {} --json", long(".tri"), long(".safetensors")));
     json(folder, &format!("sweep sweeps/figure-15 --out {} --json", long("")));
     json(folder, &format!("compare m%.safetensors --codecs rtn --bits 4 --out {} --json", long("c")));
-    let too_long = run(folder, &format!("decode {} --json", long(".tri")));
-    assert_eq!(too_long.status.code(), Some(1), "{}", String::from_utf8_lossy(&too_long.stderr));
+    ended(1, &run(folder, &format!("decode {} --json", long(".tri"))));
 }
 
 #[test]
@@ -131,9 +137,7 @@ fn a_pipe_that_nobody_writes_into_is_not_waited_for() {
     std::thread::scope(|scope| {
         for command in commands {
             scope.spawn(move || {
-                let output = run(folder, command);
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+                let said = ended(2, &run(folder, command));
                 assert!(said.contains("pipe"), "{command}: {said}");
             });
         }
@@ -146,7 +150,7 @@ fn a_pipe_that_nobody_writes_into_is_not_waited_for() {
         .current_dir(folder)
         .output()
         .unwrap();
-    assert!(fed.status.success(), "{}", String::from_utf8_lossy(&fed.stderr));
+    ended(0, &fed);
 }
 
 #[test]
@@ -160,13 +164,10 @@ fn results_of_one_command_never_share_a_name() {
         "h265 encode p.gray --size 16x16 --qp 30 -o one --recon ./one --force",
         "h264 encode p.gray --size 16x16 --qp 30 -o one --recon one --force",
     ] {
-        let output = run(folder, command);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        let said = ended(2, &run(folder, command));
         assert!(said.contains("both name") || said.contains("HTML"), "{command}: {said}");
         assert!(!folder.join("one").exists() && !folder.join("a.json").exists(), "{command}");
     }
-    let said = run(folder, "sweep explain 0 sweeps/figure-15 --report x.json");
-    assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("a name for JSON"), "a page is no JSON");
+    let said = ended(2, &run(folder, "sweep explain 0 sweeps/figure-15 --report x.json"));
+    assert!(said.contains("a name for JSON"), "a page is no JSON");
 }

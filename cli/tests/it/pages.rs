@@ -2,7 +2,7 @@
 //! chart drawn, nothing on the console, nothing asked of the network.
 
 use crate::browser::{Visit, visit};
-use crate::support::trinity_in;
+use crate::support::Desk;
 use std::fs;
 use std::path::Path;
 
@@ -44,10 +44,9 @@ fn read(page: &Path) -> Option<Visit> {
 
 #[test]
 fn a_sweeps_page_opens_on_the_budget_and_explains_what_is_clicked() {
-    let folder = tempfile::tempdir().unwrap();
-    trinity_in(folder.path(), ["sweep", "--out", "s", "--budget", "40000 mm2", "--points", "none", "-q"])
-        .ok();
-    let Some(visit) = read(&folder.path().join("s/report.html")) else { return };
+    let desk = Desk::new();
+    desk.ok("sweep --out s --budget '40000 mm2' --points none -q");
+    let Some(visit) = read(&desk.at("s/report.html")) else { return };
     for wanted in [
         "budget 40000 mm²",
         "× as fast",
@@ -66,41 +65,30 @@ fn a_sweeps_page_opens_on_the_budget_and_explains_what_is_clicked() {
 
 #[test]
 fn best_points_keep_to_the_budget() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["sweep", "--out", "s", "--budget", "30000 mm2", "--points", "none", "--json", "-q"];
-    let found: serde_json::Value = serde_json::from_str(&trinity_in(folder.path(), args).ok()).unwrap();
+    let desk = Desk::new();
+    let found = desk.json("sweep --out s --budget '30000 mm2' --points none --json -q");
     let top = found["top"].as_array().unwrap();
     assert!(!top.is_empty());
     for point in top {
         assert!(point["area_mm2"].as_f64().unwrap() <= 30_000.0, "{point}");
     }
     assert_eq!(found["headline"]["budget_mm2"], 30_000.0);
-    let said = trinity_in(folder.path(), ["sweep", "--budget", "30000 apples"]).refused();
+    let said = desk.refused("sweep --budget '30000 apples'");
     assert!(said.contains("an area"), "{said}");
 }
 
 #[test]
 fn a_comparisons_page_names_winners_and_draws_one_rate_as_bars() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let compare = |out: &str, rates: &str| {
-        let args = [
-            "compare",
-            TENSORS,
-            "--tensor",
-            "k_proj.weight",
-            "--codecs",
-            "rtn,uniform+ac,mxfp4",
-            "--bits",
-            rates,
-            "--out",
-            out,
-        ];
-        trinity_in(folder.path(), args).ok();
+        let codecs = "rtn,uniform+ac,mxfp4";
+        let tensor = format!("{TENSORS} --tensor k_proj.weight");
+        desk.ok(format!("compare {tensor} --codecs {codecs} --bits {rates} --out {out}"));
     };
     compare("one", "3");
     compare("many", "2,3,4");
-    let Some(one) = read(&folder.path().join("one/report.html")) else { return };
-    let many = read(&folder.path().join("many/report.html")).unwrap();
+    let Some(one) = read(&desk.at("one/report.html")) else { return };
+    let many = read(&desk.at("many/report.html")).unwrap();
     assert!(one.dom.contains("dB above") && one.dom.contains("mark-rect"), "no bars");
     assert!(!one.dom.contains("mark-line"), "one rate is no curve");
     assert!(many.dom.contains("mark-line") && many.dom.contains("who is best"));
@@ -108,23 +96,10 @@ fn a_comparisons_page_names_winners_and_draws_one_rate_as_bars() {
 
 #[test]
 fn an_explorations_page_answers_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = [
-        "explore",
-        "--study",
-        "sweeps/llama-7b",
-        "--codecs",
-        "three-in-one,line",
-        "--draws",
-        "48",
-        "--cells",
-        "3",
-        "--out",
-        "e",
-        "-q",
-    ];
-    trinity_in(folder.path(), args).ok();
-    let Some(visit) = read(&folder.path().join("e/report.html")) else { return };
+    let desk = Desk::new();
+    let codecs = "three-in-one,line";
+    desk.ok(format!("explore --study sweeps/llama-7b --codecs {codecs} --draws 48 --cells 3 --out e -q"));
+    let Some(visit) = read(&desk.at("e/report.html")) else { return };
     let answer = visit.dom.find("class=\"answer\"").unwrap();
     let places = ["The odds", "Where it pays", "What it rests on, in words", "Over the budget"];
     let places =

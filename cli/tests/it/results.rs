@@ -1,19 +1,11 @@
 //! Results follow from what was asked, and say so where they do not.
 
-use crate::support::{Run, trinity_in};
+use crate::support::{self, Desk, floats, npy, pgm};
 use std::{fs, path::Path, process::Command};
 
 /// An f32 npy of `rows` by 64 values that `value` gives.
-fn npy(path: &Path, rows: usize, value: impl Fn(usize) -> f32) {
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 64), }}");
-    let padding = (10 + header.len() + 1).next_multiple_of(64) - (10 + header.len() + 1);
-    let header = header + &" ".repeat(padding) + "\n";
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend((0..rows * 64).flat_map(|at| value(at).to_le_bytes()));
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
+fn matrix(path: &Path, rows: usize, value: impl Fn(usize) -> f32) {
+    npy(path, (rows, 64), value);
 }
 
 /// Numbers that look random and are the same every time.
@@ -22,26 +14,20 @@ fn noise(at: usize) -> f32 {
     ((mixed >> 40) as f32 / (1 << 24) as f32 - 0.5) * (1.0 + (at % 7) as f32)
 }
 
-fn json(run: &Run) -> serde_json::Value {
-    serde_json::from_str(&run.ok()).unwrap_or_else(|error| panic!("{error}: {}", run.stdout()))
-}
-
 #[test]
 fn a_comparison_goes_on_only_with_what_follows_from_the_same_file() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("a/m.npy"), 32, noise);
-    npy(&folder.path().join("b/m.npy"), 32, |at| noise(at + 7919).powi(3));
+    let desk = Desk::new();
+    matrix(&desk.at("a/m.npy"), 32, noise);
+    matrix(&desk.at("b/m.npy"), 32, |at| noise(at + 7919).powi(3));
     let compare = |file: &str, out: &str| {
-        let args =
-            ["compare", file, "--codecs", "rtn,uniform+ac", "--bits", "3", "--out", out, "--force", "--json"];
-        json(&trinity_in(folder.path(), args))
+        desk.json(format!("compare {file} --codecs rtn,uniform+ac --bits 3 --out {out} --force --json"))
     };
     let (first, second) = (compare("a/m.npy", "c"), compare("b/m.npy", "c"));
     assert_ne!(first[0]["nmse"], second[0]["nmse"], "the second prints the first one's numbers");
     assert_eq!(second[0]["nmse"], compare("b/m.npy", "alone")[0]["nmse"]);
     assert_eq!(second[0]["file"], "b/m.npy");
     // What is the same is not computed again, also under another name.
-    fs::copy(folder.path().join("b/m.npy"), folder.path().join("b/same.npy")).unwrap();
+    fs::copy(desk.at("b/m.npy"), desk.at("b/same.npy")).unwrap();
     let again = compare("b/same.npy", "c");
     assert_eq!(again[0]["encode_mb_s"], second[0]["encode_mb_s"]);
     assert_eq!((&again[0]["file"], &again[0]["tensor"]), (&"b/same.npy".into(), &"same".into()));
@@ -49,33 +35,28 @@ fn a_comparison_goes_on_only_with_what_follows_from_the_same_file() {
 
 #[test]
 fn a_codec_profile_that_changed_is_another_codec() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("m.npy"), 32, noise);
+    let desk = Desk::new();
+    matrix(&desk.at("m.npy"), 32, noise);
     let profile =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../configs/profiles/trinity-static.toml"));
-    fs::write(folder.path().join("mine.toml"), profile.unwrap()).unwrap();
-    let key = || {
-        let args = ["compare", "m.npy", "--codecs", "mine.toml", "--bits", "3", "--out", "c", "--json"];
-        json(&trinity_in(folder.path(), args))[0]["key"].clone()
-    };
+    desk.write("mine.toml", profile.unwrap());
+    let key = || desk.json("compare m.npy --codecs mine.toml --bits 3 --out c --json")[0]["key"].clone();
     let before = key();
     assert_eq!(before, key());
-    let other = fs::read_to_string(folder.path().join("mine.toml")).unwrap() + "\n# another\n";
-    fs::write(folder.path().join("mine.toml"), other).unwrap();
+    desk.write("mine.toml", desk.text("mine.toml") + "\n# another\n");
     assert_ne!(before, key());
 }
 
 #[test]
 fn targets_that_are_not_met_are_rows_with_a_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("m.npy"), 1, noise);
-    let args = ["compare", "m.npy", "--codecs", "h265,rtn", "--bits", "0.01", "--out", "c", "--json"];
-    let rows = json(&trinity_in(folder.path(), args));
+    let desk = Desk::new();
+    matrix(&desk.at("m.npy"), 1, noise);
+    let rows = desk.json("compare m.npy --codecs h265,rtn --bits 0.01 --out c --json");
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 4, "two codecs and two references: {rows:?}");
     assert!(rows[0]["missed"].is_string() && rows[0]["nmse"].is_null(), "{}", rows[0]);
     assert_eq!(rows[0]["obstacle"], "rate");
-    let csv = fs::read_to_string(folder.path().join("c/compare.csv")).unwrap();
+    let csv = desk.text("c/compare.csv");
     let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
     assert_eq!(header, keys, "the columns are the keys of the JSON");
@@ -84,19 +65,19 @@ fn targets_that_are_not_met_are_rows_with_a_reason() {
 
 #[test]
 fn an_empty_choice_of_tensors_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("weights.npy"), 2, noise);
-    let stderr = trinity_in(folder.path(), ["compare", "weights.npy", "--tensor", "wieghts"]).refused();
+    let desk = Desk::new();
+    matrix(&desk.at("weights.npy"), 2, noise);
+    let stderr = desk.refused("compare weights.npy --tensor wieghts");
     assert!(stderr.contains("no tensor's name contains") && stderr.contains("`weights`"), "{stderr}");
-    npy(&folder.path().join("empty.npy"), 0, noise);
-    let stderr = trinity_in(folder.path(), ["compare", "empty.npy"]).refused();
+    matrix(&desk.at("empty.npy"), 0, noise);
+    let stderr = desk.refused("compare empty.npy");
     assert!(stderr.contains("empty [0, 64]"), "{stderr}");
 }
 
 #[test]
 fn a_misspelt_codec_gets_the_nearest_right_one() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("m.npy"), 2, noise);
+    let desk = Desk::new();
+    matrix(&desk.at("m.npy"), 2, noise);
     for (wrong, right) in [
         ("trinty", "trinity"),
         ("hadamard/h256", "hadamard/h265"),
@@ -104,11 +85,8 @@ fn a_misspelt_codec_gets_the_nearest_right_one() {
         ("gptq-128", "gptq-128g"),
         ("q4k", "q4_k"),
     ] {
-        for args in [
-            vec!["compare", "m.npy", "--codecs", wrong],
-            vec!["encode", "m.npy", "--bits", "3", "--codec", wrong],
-        ] {
-            let stderr = trinity_in(folder.path(), args).refused();
+        for line in ["compare m.npy --codecs", "encode m.npy --bits 3 --codec"] {
+            let stderr = desk.refused(format!("{line} {wrong}"));
             assert!(stderr.contains(&format!("did you mean `{right}`?")), "{stderr}");
         }
     }
@@ -116,26 +94,24 @@ fn a_misspelt_codec_gets_the_nearest_right_one() {
 
 #[test]
 fn a_pipe_is_refused_and_not_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap().success());
-    for args in
-        [vec!["tensors", "info", "pipe"], vec!["compare", "pipe"], vec!["encode", "pipe", "--bits", "3"]]
-    {
+    let desk = Desk::new();
+    assert!(Command::new("mkfifo").arg(desk.at("pipe")).status().unwrap().success());
+    for line in ["tensors info pipe", "compare pipe", "encode pipe --bits 3"] {
         let run = Command::new("timeout")
-            .arg("20")
-            .arg(env!("CARGO_BIN_EXE_trinity"))
-            .args(&args)
-            .current_dir(folder.path())
+            .args(["20", env!("CARGO_BIN_EXE_trinity")])
+            .args(line.split(' '))
+            .current_dir(desk.path())
             .output()
             .unwrap();
-        assert_eq!(run.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
-        assert!(String::from_utf8_lossy(&run.stderr).contains("pipe or a device"), "{args:?}");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("pipe or a device"), "{line}: {said}");
     }
 }
 
 #[test]
 fn a_sweep_that_would_not_end_asks_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let plain = "
 title = \"huge\"
 scenarios = [{ name = \"plain\" }]
@@ -147,31 +123,31 @@ axes = [{ path = \"job.parallelism.data\" }, { path = \"job.global-batch\" }, { 
         let values = (1..=600).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
         text = text.replace(&format!("\"{path}\" }}"), &format!("\"{path}\", values = [{values}] }}"));
     }
-    fs::write(folder.path().join("huge.toml"), text).unwrap();
-    let stderr = trinity_in(folder.path(), ["sweep", "huge.toml", "--points", "none"]).refused();
+    desk.write("huge.toml", text);
+    let stderr = desk.refused("sweep huge.toml --points none");
     for part in ["129,600,000,000 points", "about", "--yes", "--shard"] {
         assert!(stderr.contains(part), "{part} is missing: {stderr}");
     }
-    assert!(!folder.path().join("out").exists());
+    assert!(!desk.at("out").exists());
 }
 
 #[test]
 fn a_codec_without_compression_is_warned_of_and_the_papers_column_stays_the_papers() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let text = "
 extends = \"sweeps/llama-7b\"
 title = \"mine\"
 axes = [{ path = \"job.parallelism.data\", values = [2, 4, 8] }, { path = \"job.parallelism.pipeline\", values = [8] }]
 ";
-    fs::write(folder.path().join("mine.toml"), text).unwrap();
-    let run = trinity_in(folder.path(), ["sweep", "mine.toml", "--points", "none"]);
+    desk.write("mine.toml", text);
+    let run = desk.run("sweep mine.toml --points none");
     let stdout = run.ok();
     assert!(stdout.contains("headline") && !stdout.contains("paper"), "{stdout}");
     let bare = text.replace("extends = \"sweeps/llama-7b\"\n", "")
         + "[[scenarios]]\nname = \"plain\"\n[[scenarios]]\nname = \"coded\"\nset = [\"cluster.codec.extends=codecs/three-in-one\"]\n[study]\ncluster = { extends = \"clusters/rtx3090-cx5\" }\n[study.job]\nphase = \"training\"\nsequence = 2048\nreplica-batch = 4\nrecompute = \"full\"\nllm = { extends = \"llms/llama-2-7b\" }\nparallelism = { zero = 1 }\n";
-    fs::write(folder.path().join("bare.toml"), bare).unwrap();
-    let run = trinity_in(folder.path(), ["sweep", "bare.toml", "--json", "--out", "bare"]);
-    let result = json(&run);
+    desk.write("bare.toml", bare);
+    let run = desk.run("sweep bare.toml --json --out bare");
+    let result = run.json();
     for said in [run.stderr(), result["warnings"][0].to_string()] {
         assert!(said.contains("`coded`") && said.contains("job.compression.weight-gradients"), "{said}");
     }
@@ -181,10 +157,10 @@ axes = [{ path = \"job.parallelism.data\", values = [2, 4, 8] }, { path = \"job.
 
 #[test]
 fn a_sweep_goes_on_only_with_what_its_files_still_say() {
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let gpu = |power: &str| {
         let text = format!("extends = \"gpus/h100\"\npower = \"{power} W\"\n");
-        fs::write(folder.path().join("mine.toml"), text).unwrap();
+        desk.write("mine.toml", text);
     };
     let text = "
 title = \"files\"
@@ -194,8 +170,8 @@ scenarios = [{ name = \"plain\" }]
 cluster = { extends = \"clusters/rtx3090-cx5\" }
 job = { phase = \"training\", sequence = 2048, replica-batch = 4, recompute = \"full\", llm = { extends = \"llms/llama-2-7b\" } }
 ";
-    fs::write(folder.path().join("study.toml"), text).unwrap();
-    let shard = || trinity_in(folder.path(), ["sweep", "study.toml", "--out", "out", "--shard", "0/1"]);
+    desk.write("study.toml", text);
+    let shard = || desk.run("sweep study.toml --out out --shard 0/1");
     gpu("350");
     assert!(!shard().stderr().contains("going on"));
     assert!(shard().stderr().contains("going on"));
@@ -206,37 +182,37 @@ job = { phase = \"training\", sequence = 2048, replica-batch = 4, recompute = \"
 
 #[test]
 fn errors_are_one_object_with_json() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("bad.toml"), "title = 1\ncolour = 2\n").unwrap();
-    let object = |args: &[&str]| -> serde_json::Value {
-        let run = trinity_in(folder.path(), args.iter().copied().chain(["--json"]));
-        assert_eq!(run.code(), 2, "{args:?}: {}", run.stderr());
-        assert_eq!(run.stdout(), "", "{args:?}");
-        let object: serde_json::Value = serde_json::from_str(&run.stderr())
-            .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", run.stderr()));
+    let desk = Desk::new();
+    desk.write("bad.toml", "title = 1\ncolour = 2\n");
+    let object = |line: &str| -> serde_json::Value {
+        let run = desk.run(format!("{line} --json"));
+        let said = run.refused();
+        assert_eq!(run.stdout(), "", "{line}");
+        let object: serde_json::Value =
+            serde_json::from_str(&said).unwrap_or_else(|error| panic!("{line}: {error}: {said}"));
         for key in ["error", "place", "help"] {
-            assert!(object.get(key).is_some(), "{args:?}: {key} is missing: {object}");
+            assert!(object.get(key).is_some(), "{line}: {key} is missing: {object}");
         }
         object
     };
-    let config = object(&["config", "check", "bad.toml", "--kind", "sweeps"]);
+    let config = object("config check bad.toml --kind sweeps");
     assert_eq!(config["place"]["file"], "bad.toml");
     assert!(config["others"].as_array().unwrap().len() >= 2, "{config}");
-    let misused = object(&["sweep", "--no-such-option"]);
+    let misused = object("sweep --no-such-option");
     assert!(misused["error"].as_str().unwrap().contains("--no-such-option"), "{misused}");
     for command in [
-        &["tensors", "info", "none.npy"][..],
-        &["compare", "none.npy"],
-        &["encode", "none.npy", "--bits", "3"],
-        &["decode", "none.tri"],
-        &["delta", "apply", "none.npy", "none.tri", "-o", "x"],
-        &["eval", "none.json"],
-        &["h264", "info", "none.264"],
-        &["h265", "info", "none.265"],
-        &["sweep", "none.toml"],
-        &["sweep", "explain", "0", "none.toml"],
-        &["sweep", "merge", "none"],
-        &["config", "show", "none"],
+        "tensors info none.npy",
+        "compare none.npy",
+        "encode none.npy --bits 3",
+        "decode none.tri",
+        "delta apply none.npy none.tri -o x",
+        "eval none.json",
+        "h264 info none.264",
+        "h265 info none.265",
+        "sweep none.toml",
+        "sweep explain 0 none.toml",
+        "sweep merge none",
+        "config show none",
     ] {
         object(command);
     }
@@ -244,11 +220,11 @@ fn errors_are_one_object_with_json() {
 
 #[test]
 fn memory_that_runs_out_is_a_failed_run() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("m.npy"), 1 << 15, noise);
+    let desk = Desk::new();
+    matrix(&desk.at("m.npy"), 1 << 15, noise);
     let limited = |kilobytes: u32, args: &str| {
         let script = format!("ulimit -v {kilobytes}; exec {} {args}", env!("CARGO_BIN_EXE_trinity"));
-        Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap()
+        Command::new("bash").args(["-c", &script]).current_dir(desk.path()).output().unwrap()
     };
     let compare = "compare m.npy --codecs uniform+ac,rtn --bits 3 --threads 2 -q";
     // The command itself is mapped, too, which takes more where it is not optimized.
@@ -263,20 +239,12 @@ fn memory_that_runs_out_is_a_failed_run() {
 
 /// A safetensors file of so many tensors of two million f32 values, one slab each.
 fn safetensors(path: &Path, tensors: usize) {
-    const VALUES: usize = 1 << 21;
-    let entries: Vec<String> = (0..tensors)
-        .map(|i| {
-            let (from, to) = (4 * VALUES * i, 4 * VALUES * (i + 1));
-            format!(r#""t{i}":{{"dtype":"F32","shape":[1024,2048],"data_offsets":[{from},{to}]}}"#)
-        })
-        .collect();
-    let header = format!("{{{}}}", entries.join(","));
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    for tensor in 0..tensors {
-        bytes.extend((0..VALUES).flat_map(|at| noise(at + 7919 * tensor).to_le_bytes()));
-    }
-    fs::write(path, bytes).unwrap();
+    let names: Vec<String> = (0..tensors).map(|at| format!("t{at}")).collect();
+    let own = names
+        .iter()
+        .enumerate()
+        .map(|(tensor, name)| floats(name, &[1024, 2048], move |at| noise(at + 7919 * tensor)));
+    support::safetensors(path, &own.collect::<Vec<_>>());
 }
 
 #[test]
@@ -286,9 +254,9 @@ fn memory_does_not_grow_with_the_file() {
         eprintln!("SKIPPED: no python3 to read a child's peak memory with");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new();
     let peak_kib = |tensors: usize| -> u64 {
-        safetensors(&folder.path().join("m.safetensors"), tensors);
+        safetensors(&desk.at("m.safetensors"), tensors);
         let script = format!(
             "import resource, subprocess\n\
              args = 'compare m.safetensors --codecs rtn --bits 4 --threads 1 -q'.split()\n\
@@ -296,7 +264,7 @@ fn memory_does_not_grow_with_the_file() {
              print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
             env!("CARGO_BIN_EXE_trinity")
         );
-        let run = Command::new("python3").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let run = Command::new("python3").args(["-c", &script]).current_dir(desk.path()).output().unwrap();
         let said = String::from_utf8_lossy(&run.stdout).into_owned();
         said.trim().parse().unwrap_or_else(|_| panic!("{said} {}", String::from_utf8_lossy(&run.stderr)))
     };
@@ -307,13 +275,12 @@ fn memory_does_not_grow_with_the_file() {
 
 #[test]
 fn a_stream_of_the_other_standard_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let pgm: Vec<u8> = b"P5 16 16 255\n".iter().copied().chain(0..=255).collect();
-    fs::write(folder.path().join("p.pgm"), pgm).unwrap();
+    let desk = Desk::new();
+    desk.write("p.pgm", pgm(16, 16, |at| at as u8));
     for (own, other) in [("h264", "h265"), ("h265", "h264")] {
-        trinity_in(folder.path(), [own, "encode", "p.pgm", "--qp", "30", "-o", own]).ok();
-        for args in [vec![other, "info", own], vec![other, "decode", own, "--md5"]] {
-            let stderr = trinity_in(folder.path(), args).refused();
+        desk.ok(format!("{own} encode p.pgm --qp 30 -o {own}"));
+        for line in [format!("{other} info {own}"), format!("{other} decode {own} --md5")] {
+            let stderr = desk.refused(line);
             assert!(stderr.contains(&format!("trinity {own} reads it")), "{stderr}");
         }
     }
@@ -321,50 +288,48 @@ fn a_stream_of_the_other_standard_is_named() {
 
 #[test]
 fn a_delta_is_named_where_tensors_are_wanted() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("a/m.npy"), 4, noise);
-    npy(&folder.path().join("b/m.npy"), 4, |at| noise(at) * 1.01);
-    npy(&folder.path().join("other.npy"), 4, noise);
-    trinity_in(folder.path(), ["delta", "make", "a/m.npy", "b/m.npy", "-o", "d.tri"]).ok();
-    for args in [vec!["decode", "d.tri"], vec!["tensors", "info", "d.tri"], vec!["compare", "d.tri"]] {
-        let stderr = trinity_in(folder.path(), args).refused();
+    let desk = Desk::new();
+    matrix(&desk.at("a/m.npy"), 4, noise);
+    matrix(&desk.at("b/m.npy"), 4, |at| noise(at) * 1.01);
+    matrix(&desk.at("other.npy"), 4, noise);
+    desk.ok("delta make a/m.npy b/m.npy -o d.tri");
+    for line in ["decode d.tri", "tensors info d.tri", "compare d.tri"] {
+        let stderr = desk.refused(line);
         assert!(stderr.contains("delta apply") && !stderr.contains("uniform+ac"), "{stderr}");
     }
-    let args = ["delta", "apply", "other.npy", "d.tri", "-o", "x.safetensors"];
-    let stderr = trinity_in(folder.path(), args).refused();
+    let stderr = desk.refused("delta apply other.npy d.tri -o x.safetensors");
     assert!(stderr.contains("other.npy: no tensor `m`"), "the base lacks it: {stderr}");
 }
 
 #[test]
 fn a_tensor_that_is_not_finite_is_left_out_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("good.npy"), 8, noise);
-    npy(&folder.path().join("bad.npy"), 8, |at| if at == 77 { f32::NAN } else { noise(at) });
-    let compare = ["compare", "good.npy", "bad.npy", "--codecs", "rtn", "--bits", "4"];
-    let run = trinity_in(folder.path(), compare);
-    assert_eq!(run.code(), 0, "{}", run.stderr());
+    let desk = Desk::new();
+    matrix(&desk.at("good.npy"), 8, noise);
+    matrix(&desk.at("bad.npy"), 8, |at| if at == 77 { f32::NAN } else { noise(at) });
+    let compare = "compare good.npy bad.npy --codecs rtn --bits 4";
+    let run = desk.run(compare);
+    run.ok();
     assert!(run.stderr().contains("`bad`: value 77 is NaN"), "{}", run.stderr());
-    let strict = trinity_in(folder.path(), compare.into_iter().chain(["--strict"]));
-    assert!(strict.refused().contains("value 77"));
-    let encode = ["encode", "bad.npy", "--bits", "4", "-o", "bad.tri"];
-    assert!(trinity_in(folder.path(), encode.into_iter().chain(["--strict"])).refused().contains("value 77"));
-    let stdout = trinity_in(folder.path(), encode).ok();
+    let encode = "encode bad.npy --bits 4 -o bad.tri";
+    for line in [compare, encode] {
+        assert!(desk.refused(format!("{line} --strict")).contains("value 77"));
+    }
+    let stdout = desk.ok(encode);
     assert!(stdout.contains("value 77 is NaN") && stdout.contains("every value as it was"), "{stdout}");
-    let stdout = trinity_in(folder.path(), ["encode", "good.npy", "--bits", "4", "-o", "good.tri"]).ok();
+    let stdout = desk.ok("encode good.npy --bits 4 -o good.tri");
     assert!(stdout.contains("SNR") && stdout.contains("worst is `good`"), "{stdout}");
 }
 
 #[test]
 fn ctrl_c_says_where_the_work_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut running = Command::new(env!("CARGO_BIN_EXE_trinity"))
-        .args(["sweep", "sweeps/llama-7b-wide", "--points", "none", "--threads", "1"])
-        .current_dir(folder.path())
+    let desk = Desk::new();
+    let mut running = desk
+        .command("sweep sweeps/llama-7b-wide --points none --threads 1")
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let state = folder.path().join("out/sweep/llama-7b-wide/shard-00000-of-00001.json");
+    let state = desk.at("out/sweep/llama-7b-wide/shard-00000-of-00001.json");
     while !state.exists() && running.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -1,9 +1,8 @@
 //! The explorer's page, as the command serves it and hands it out. What the page
 //! does is tested in a browser (`cargo xtask test page`).
 
-use crate::support::{trinity, trinity_in};
+use crate::support::{Desk, trinity};
 use serde_json::{Value, json};
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -75,9 +74,8 @@ fn the_explorer_answers_from_any_build_with_the_commands_digits() {
     assert!(serving.ask("GET /main.js HTTP/1.1", b"").contains("text/javascript"));
     let study = json!({ "sweep": "sweeps/llama-7b", "sets": ["budget=30000 mm2"] });
     let told = serving.answer(&json!({ "do": "sweep", "study": study }));
-    let folder = tempfile::tempdir().unwrap();
-    let sweep = ["sweep", "sweeps/llama-7b", "--set", "budget=30000 mm2", "--points", "none", "--json", "-q"];
-    let printed: Value = serde_json::from_str(&trinity_in(folder.path(), sweep).ok()).unwrap();
+    let desk = Desk::new();
+    let printed = desk.json("sweep sweeps/llama-7b --set 'budget=30000 mm2' --points none --json -q");
     assert_eq!(told["answer"]["outcome"], printed);
     let refused = serving.answer(&json!({ "do": "sweep", "study": { "sweep": "sweeps/lama" } }));
     assert!(refused["refused"]["error"].is_string(), "{refused}");
@@ -101,27 +99,26 @@ fn a_port_that_is_taken_is_said_with_a_way_out() {
 
 #[test]
 fn the_page_as_one_file_is_written_like_any_other_result() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = trinity_in(folder.path(), ["web", "-o", "trinity.html"]);
+    let desk = Desk::new();
+    let first = desk.run("web -o trinity.html");
     if first.code() == 1 {
         // `cargo xtask web` builds the file, where it can.
         let said = first.stderr();
         assert!(said.contains("as one file") || said.contains("other sources"), "{said}");
         assert!(said.contains("cargo xtask web"), "no way out: {said}");
-        assert!(!folder.path().join("trinity.html").exists());
+        assert!(!desk.at("trinity.html").exists());
         eprintln!("SKIPPED: {said}");
         return;
     }
     first.ok();
-    let page = fs::read_to_string(folder.path().join("trinity.html")).unwrap();
+    let page = desk.text("trinity.html");
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     // Twice the same is no overwriting; something else in its place is.
-    let again = ["web", "-o", "trinity.html"];
-    trinity_in(folder.path(), again).ok();
-    fs::write(folder.path().join("trinity.html"), "mine").unwrap();
-    trinity_in(folder.path(), again).refused();
-    assert_eq!(fs::read_to_string(folder.path().join("trinity.html")).unwrap(), "mine");
-    trinity_in(folder.path(), again.into_iter().chain(["--force"])).ok();
-    assert!(trinity_in(folder.path(), ["web", "-o", "page.png"]).refused().contains("HTML"));
-    assert_eq!(trinity_in(folder.path(), ["web", "-o", "-"]).ok(), page);
+    desk.ok("web -o trinity.html");
+    desk.write("trinity.html", "mine");
+    desk.refused("web -o trinity.html");
+    assert_eq!(desk.text("trinity.html"), "mine");
+    desk.ok("web -o trinity.html --force");
+    assert!(desk.refused("web -o page.png").contains("HTML"));
+    assert_eq!(desk.ok("web -o -"), page);
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Area, Checked, Complaint, DataRate, Diagnostic, Document, Fraction, Kind};
+use trinity_config::{Area, At, Checked, DataRate, Diagnostic, Document, Fraction, Kind};
 
 #[allow(dead_code)] // Only whether it reads matters here.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -41,12 +41,12 @@ enum Topology {
 }
 
 impl Checked for Study {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if self.tp == 0 || self.heads.is_multiple_of(self.tp) {
             return Ok(());
         }
-        let complaint = Complaint::new(format_args!("{} heads do not divide by {}", self.heads, self.tp));
-        Err(document.complain("tp", &complaint.expected("a divisor of `heads`")))
+        let what = format_args!("{} heads do not divide by {}", self.heads, self.tp);
+        at.refuse("tp", what, "a divisor of `heads`")
     }
 }
 
@@ -211,6 +211,9 @@ fn the_schema_allows_what_the_reader_allows() {
     assert!(members["extends"].is_object() && members["nics-per-gpu"].is_object());
     assert!(schema.get("required").is_none());
     assert_eq!(schema["additionalProperties"], false);
+    // Whatever is a value may have its source beside it, and no table may.
+    let cited = |member: &str| members[member]["anyOf"][1]["properties"].get("source").is_some();
+    assert_eq!(["heads", "topology", "overlap", "nic"].map(cited), [true, true, true, false], "{members}");
 }
 
 proptest! {

@@ -17,17 +17,8 @@ pub(super) fn run(lab: &Lab, compute: &mut Compute) -> Result<(), Error> {
             let (q, k) = (lab.at(0, operand_bytes)?, lab.at(operand_bytes, operand_bytes)?);
             let (v, out) = (lab.at(2 * operand_bytes, operand_bytes)?, lab.result_at(0, operand_bytes)?);
             let scores = lab.result_at(operand_bytes, score_bytes)?;
-            let product = |layout, n, k, x, w, y| Product {
-                operand: Operand::Bf16,
-                layout,
-                m: tokens,
-                n,
-                k,
-                batch: heads,
-                x,
-                w,
-                y,
-            };
+            let (operand, m, batch) = (Operand::Bf16, tokens, heads);
+            let product = |layout, n, k, x, w, y| Product { operand, layout, m, n, k, batch, x, w, y };
             let pair = [
                 product(Layout::Forward, tokens, head_dim, q, k, scores),
                 product(Layout::InputGradient, head_dim, tokens, scores, v, out),

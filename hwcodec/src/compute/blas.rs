@@ -9,6 +9,7 @@ use cudarc::cublaslt::{result as lt, sys as lt_sys};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use trinity_numeric::random::Lcg;
 
 /// What PyTorch gives cuBLAS on Hopper too.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -29,6 +30,7 @@ pub(crate) struct Product {
 }
 
 /// A handle with its stream and workspace.
+#[derive(Debug)]
 pub(crate) struct Blas {
     handle: blas_sys::cublasHandle_t,
     light: Option<lt_sys::cublasLtHandle_t>,
@@ -37,20 +39,15 @@ pub(crate) struct Blas {
 }
 
 impl Blas {
-    /// Opens cuBLAS on a new stream of `gpu`.
-    pub fn open(gpu: &Gpu) -> Result<Self, Error> {
+    /// Opens cuBLAS on a stream of `gpu`.
+    pub fn open(gpu: &Gpu, stream: Arc<CudaStream>) -> Result<Self, Error> {
         // SAFETY: only tries to dlopen the libraries.
         let (plain, light) =
             unsafe { (cublas::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()) };
         if !plain {
-            return Err(Error::NoLibrary {
-                library: "libcublas.so",
-                package: "cublas",
-                reason: "not found; it comes with the CUDA toolkit".into(),
-            });
+            return Err(Error::no_toolkit("libcublas.so", "cublas"));
         }
         gpu.context.bind_to_thread().during("cuCtxSetCurrent")?;
-        let stream = gpu.stream()?;
         let mut workspace = stream.alloc_zeros::<u8>(WORKSPACE_BYTES).during("cuMemAlloc")?;
         stream.synchronize().during("cuStreamSynchronize")?;
         let handle = blas::create_handle().map_err(|e| status("cublasCreate", e.0 as i32))?;
@@ -66,6 +63,14 @@ impl Blas {
         }
         drop(keep);
         Ok(Self { handle, light, stream, workspace })
+    }
+
+    /// Lets cuBLAS choose kernels for so many multiprocessors, which is all that its stream has.
+    pub fn on_multiprocessors(&self, count: u32) -> Result<(), Error> {
+        // SAFETY: a live handle.
+        unsafe { blas_sys::cublasSetSmCountTarget(self.handle, count as c_int) }
+            .result()
+            .map_err(|e| status("cublasSetSmCountTarget", e.0 as i32))
     }
 
     /// Queues `product`; does not wait.
@@ -158,11 +163,7 @@ impl Blas {
     /// fp8 takes only the forward layout, and writes bf16.
     fn launch_light(&self, p: &Product) -> Result<(), Error> {
         let Some(handle) = self.light else {
-            return Err(Error::NoLibrary {
-                library: "libcublasLt.so",
-                package: "cublas",
-                reason: "not found; it comes with the CUDA toolkit".into(),
-            });
+            return Err(Error::no_toolkit("libcublasLt.so", "cublas"));
         };
         let failed = |e: lt::CublasError| status("cublasLtMatmul", e.0 as i32);
         let (fp8, bf16) = (lt_sys::cudaDataType::CUDA_R_8F_E4M3, lt_sys::cudaDataType::CUDA_R_16BF);
@@ -240,4 +241,39 @@ impl Drop for Blas {
 
 fn status(call: &'static str, code: i32) -> Error {
     Error::Cuda { call, code, meaning: "cuBLAS status".into() }
+}
+
+/// Uniform in [-1, 1), as bf16 bits: power and speed depend on the data.
+pub(crate) fn random_bf16(count: usize, seed: u64) -> Vec<u16> {
+    let mut lcg = Lcg(seed);
+    (0..count)
+        .map(|_| {
+            let unit = 2.0 * lcg.uniform() - 1.0;
+            (unit.to_bits() >> 16) as u16
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_numbers_of_all_sizes_below_one_and_another_seed_has_others() {
+        let drawn = random_bf16(4096, 1);
+        assert_eq!(drawn, random_bf16(4096, 1));
+        assert_ne!(drawn, random_bf16(4096, 2));
+        let values: Vec<f32> = drawn.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect();
+        assert!(values.iter().all(|value| value.abs() <= 1.0), "power is of products that stay finite");
+        let mean = values.iter().sum::<f32>() / 4096.0;
+        let square = values.iter().map(|value| value * value).sum::<f32>() / 4096.0;
+        // Of a uniform law: 0 and a third; zeros, or one value again and again, would draw less power.
+        assert!(mean.abs() < 0.05 && (square - 1.0 / 3.0).abs() < 0.03, "{mean} {square}");
+    }
+
+    #[test]
+    fn a_status_of_the_library_is_an_error_with_its_call() {
+        let error = status("cublasGemmEx", 13).to_string();
+        assert_eq!(error, "cublasGemmEx failed: 13 (cuBLAS status)");
+    }
 }

@@ -2,9 +2,10 @@
 //! them, each with its spread. A curve is the measured points themselves;
 //! power and the layouts of the backward pass are fits of few numbers.
 
-use super::points::{AttentionPoint, Compute, Framework, Layout, LoadPoint, Operand};
+use super::points::{AttentionPoint, Compute, Framework, Layout, LoadPoint, Operand, OperationPoint};
 use crate::stats::{Measured, Spread};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The compute part of a calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,7 +141,7 @@ impl ComputeModel {
     pub fn of(compute: &Compute) -> Self {
         let launch = |how: &str| {
             let point = compute.launches.iter().find(|l| l.how == how)?;
-            Some(measured(point.seconds.map(|s| s * 1e6)))
+            Some(point.seconds.map(|s| s * 1e6).into())
         };
         let streams = streams(compute);
         Self {
@@ -164,22 +165,19 @@ impl ComputeModel {
     }
 }
 
-fn measured(spread: Spread) -> Measured {
-    Measured { value: spread.median, low: spread.low, high: spread.high }
-}
-
 /// Four digits: more than a timing has.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut n) = (0.0, 0.0);
-    for value in values {
-        sum += value;
-        n += 1.0;
-    }
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
     if n > 0.0 { sum / n } else { 0.0 }
+}
+
+/// Each value once, in order.
+fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
+    BTreeSet::from_iter(values).into_iter().collect()
 }
 
 /// The full grid of bf16 products; a shape that is missing leaves its row out.
@@ -189,12 +187,7 @@ fn grid(compute: &Compute) -> ProductGrid {
         .iter()
         .filter(|p| p.operand == Operand::Bf16 && p.layout == Layout::Forward)
         .collect();
-    let axis = |of: fn(&super::ProductPoint) -> u32| {
-        let mut values: Vec<u32> = points.iter().map(|p| of(p)).collect();
-        values.sort_unstable();
-        values.dedup();
-        values
-    };
+    let axis = |of: fn(&super::ProductPoint) -> u32| distinct(points.iter().map(|p| of(p)));
     let (rows, columns, depths) = (axis(|p| p.m), axis(|p| p.n), axis(|p| p.k));
     let at = |m: u32, n: u32, k: u32| {
         points.iter().find(|p| (p.m, p.n, p.k) == (m, n, k)).map(|p| rounded(p.seconds.median * 1e6))
@@ -227,7 +220,7 @@ fn layout_ratio(compute: &Compute, layout: Layout) -> Option<Measured> {
             Some(p.seconds.median / forward.seconds.median)
         })
         .collect();
-    Spread::of(&ratios).map(measured)
+    Spread::of(&ratios).map(Measured::from)
 }
 
 /// Copy and triad together, by bytes moved; a longer stream never takes less.
@@ -291,10 +284,8 @@ fn attention(points: &[AttentionPoint]) -> Vec<AttentionRates> {
     let kernel = if framework { "framework" } else { "batched products" };
     let ours: Vec<&AttentionPoint> =
         points.iter().filter(|p| p.kernel == kernel && p.queries > 1 && p.heads == p.kv_heads).collect();
-    let mut dims: Vec<u32> = ours.iter().map(|p| p.head_dim).collect();
-    dims.sort_unstable();
-    dims.dedup();
-    dims.into_iter()
+    distinct(ours.iter().map(|p| p.head_dim))
+        .into_iter()
         .map(|head_dim| {
             let mut of: Vec<&&AttentionPoint> = ours.iter().filter(|p| p.head_dim == head_dim).collect();
             of.sort_by_key(|p| p.queries);
@@ -314,16 +305,13 @@ fn attention(points: &[AttentionPoint]) -> Vec<AttentionRates> {
 
 fn caches(points: &[AttentionPoint]) -> Vec<CacheTimes> {
     let single: Vec<&AttentionPoint> = points.iter().filter(|p| p.queries == 1).collect();
-    let mut kinds: Vec<(u32, u32)> =
-        single.iter().map(|p| (p.head_dim, p.heads / p.kv_heads.max(1))).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds
+    let kind = |p: &AttentionPoint| (p.head_dim, p.heads / p.kv_heads.max(1));
+    distinct(single.iter().map(|p| kind(p)))
         .into_iter()
         .map(|(head_dim, group)| {
             let mut of: Vec<(f64, f64)> = single
                 .iter()
-                .filter(|p| (p.head_dim, p.heads / p.kv_heads.max(1)) == (head_dim, group))
+                .filter(|p| kind(p) == (head_dim, group))
                 .map(|p| (p.kv_bytes(), p.forward_s * 1e6))
                 .collect();
             of.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -352,28 +340,20 @@ fn caches(points: &[AttentionPoint]) -> Vec<CacheTimes> {
 }
 
 fn framework_model(framework: &Framework, streams: &Points) -> FrameworkModel {
+    let named = |points: &[OperationPoint], value: &dyn Fn(&OperationPoint) -> f64| {
+        let one = |o: &OperationPoint| Named {
+            operation: o.operation.clone(),
+            pass: String::new(),
+            value: rounded(value(o)),
+        };
+        points.iter().map(one).collect()
+    };
     FrameworkModel {
         name: framework.name.clone(),
         version: framework.version.clone(),
         dispatch: dispatch(framework),
-        floors: framework
-            .floors
-            .iter()
-            .map(|o| Named {
-                operation: o.operation.clone(),
-                pass: String::new(),
-                value: rounded(o.seconds * 1e6),
-            })
-            .collect(),
-        operations: framework
-            .operations
-            .iter()
-            .map(|o| Named {
-                operation: o.operation.clone(),
-                pass: String::new(),
-                value: rounded(o.seconds * 1e6 / stream_us(streams, o.bytes)),
-            })
-            .collect(),
+        floors: named(&framework.floors, &|o| o.seconds * 1e6),
+        operations: named(&framework.operations, &|o| o.seconds * 1e6 / stream_us(streams, o.bytes)),
     }
 }
 
@@ -403,7 +383,7 @@ fn power(loads: &[LoadPoint]) -> Option<PowerModel> {
     let idle_w = named("idle")?.power_w;
     let active_w = named("launches")?.power_w;
     let floor = |load: &LoadPoint| idle_w + (active_w - idle_w) * load.duty;
-    let per = |values: Vec<f64>| Spread::of(&values).map(measured);
+    let per = |values: Vec<f64>| Spread::of(&values).map(Measured::from);
     let copies = loads.iter().filter(|l| l.what == "copy");
     let byte = per(copies.map(|l| (l.power_w - floor(l)) / l.bytes_per_s * 1e12).collect())?;
     let above = |l: &LoadPoint| l.power_w - floor(l) - byte.value * 1e-12 * l.bytes_per_s;

@@ -20,11 +20,7 @@ struct Printed {
 }
 
 /// The framework, and its fused attention.
-#[derive(Debug)]
-pub(super) struct Probe {
-    pub framework: Framework,
-    pub attention: Vec<AttentionPoint>,
-}
+type Probe = (Framework, Vec<AttentionPoint>);
 
 /// Runs the probe with `python`.
 pub(super) fn run(python: &str, quick: bool) -> Result<Probe, Error> {
@@ -58,7 +54,7 @@ fn parse(text: &str) -> Result<Probe, String> {
         floors: printed.floors,
         operations: printed.operations,
     };
-    Ok(Probe { framework, attention: printed.attention })
+    Ok((framework, printed.attention))
 }
 
 #[cfg(test)]
@@ -73,9 +69,9 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_probe_is_read() {
-        let probe = parse(ANSWER).unwrap();
-        assert_eq!(probe.framework.dispatch[0].seconds, 5e-6);
-        assert_eq!(probe.attention[0].kv_bytes(), 4.0 * 8.0 * 512.0 * 128.0);
+        let (framework, attention) = parse(ANSWER).unwrap();
+        assert_eq!(framework.dispatch[0].seconds, 5e-6);
+        assert_eq!(attention[0].kv_bytes(), 4.0 * 8.0 * 512.0 * 128.0);
     }
 
     #[test]

@@ -11,23 +11,13 @@ const BYTES: usize = 256 << 20;
 
 pub(super) fn run(lab: &Lab, compute: &mut Compute) -> Result<(), Error> {
     let copies = lab.gpu.stream()?;
-    // SAFETY: u8 has no invalid values; filled just below.
-    let mut pinned = unsafe { lab.gpu.context.alloc_pinned::<u8>(BYTES) }.during("cuMemHostAlloc")?;
-    pinned.as_mut_slice().during("cuMemHostAlloc")?.fill(0x5a);
+    let mut pinned = lab.gpu.pinned(BYTES)?;
     let mut device = copies.alloc_zeros::<u8>(BYTES).during("cuMemAlloc")?;
     let size = 8192;
     let bytes = size * size * 2;
-    let product = Product {
-        operand: Operand::Bf16,
-        layout: Layout::Forward,
-        m: size,
-        n: size,
-        k: size,
-        batch: 1,
-        x: lab.at(0, bytes)?,
-        w: lab.at(bytes, bytes)?,
-        y: lab.result_at(0, bytes)?,
-    };
+    let (operand, layout) = (Operand::Bf16, Layout::Forward);
+    let (x, w, y) = (lab.at(0, bytes)?, lab.at(bytes, bytes)?, lab.result_at(0, bytes)?);
+    let product = Product { operand, layout, m: size, n: size, k: size, batch: 1, x, w, y };
     for beside_products in [false, true] {
         for to_device in [true, false] {
             let mut times = Vec::new();

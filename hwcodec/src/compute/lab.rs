@@ -1,21 +1,19 @@
 //! The bench of the compute measurements: a GPU with cuBLAS, random values to
 //! read, room for results, our streaming kernels, and the two ways of timing.
 
-use super::blas::Blas;
+use super::blas::{Blas, random_bf16};
 use super::points::Compute;
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
+use crate::kernels::{self, grid};
 use crate::stats::Spread;
 use cudarc::driver::sys::CUstreamCaptureMode;
 use cudarc::driver::sys::{CUdevice_attribute_enum as Attribute, CUevent_flags, CUgraphInstantiate_flags};
-use cudarc::driver::{
-    CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg,
-};
+use cudarc::driver::{CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, PushKernelArg};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use std::sync::Arc;
 use std::time::Duration;
-use trinity_numeric::random::Lcg;
 
 /// Device memory that weights are taken from in turn: many times the cache.
 pub(super) const POOL_BYTES: usize = 3 << 30;
@@ -45,10 +43,10 @@ impl Lab {
     pub(super) fn open(quick: bool) -> Result<Self, Error> {
         let gpu = Gpu::open(0)?;
         gpu.require_memory(POOL_BYTES + SCRATCH_BYTES + (256 << 20), "compute measurements")?;
-        let blas = Blas::open(&gpu)?;
+        let blas = Blas::open(&gpu, gpu.stream()?)?;
         let pool = pool(&blas.stream)?;
         let scratch = blas.stream.alloc_zeros::<u8>(SCRATCH_BYTES).during("cuMemAlloc")?;
-        let compiled = |kernel| gpu.compile(crate::kernels::STREAMS, kernel);
+        let compiled = |kernel| gpu.compile(kernels::STREAMS, kernel);
         let (copy, triad, tiny) = (compiled("copy")?, compiled("triad")?, compiled("tiny")?);
         Ok(Self { gpu, blas, pool, scratch, copy, triad, tiny, nvml: Nvml::init().ok(), quick })
     }
@@ -104,11 +102,9 @@ impl Lab {
         let mut launch = self.stream().launch_builder(kernel);
         launch.arg(&addresses[0]).arg(&addresses[1]).arg(&addresses[2]).arg(&words);
         let blocks = words.div_ceil(256).clamp(1, u64::from(u32::MAX / 2));
-        let config =
-            LaunchConfig { grid_dim: (blocks as u32, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: the addresses come from `at`, which checked their room; the
         // argument list is the kernels'.
-        unsafe { launch.launch(config) }.during("streaming kernel")?;
+        unsafe { launch.launch(grid(blocks as u32, 256)) }.during("streaming kernel")?;
         Ok(())
     }
 
@@ -146,7 +142,7 @@ impl Lab {
         let times = (0..REPEATS)
             .map(|_| Ok(self.timed_s(&mut || graph.launch().during("cuGraphLaunch"))? / count as f64))
             .collect::<Result<Vec<_>, Error>>()?;
-        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+        Spread::timed("timing", &times)
     }
 
     /// Seconds on the device between two events around what `queue` queues.
@@ -169,15 +165,9 @@ impl Lab {
     }
 }
 
-/// Random bf16 values, over and over: power and speed depend on the data.
+/// Random bf16 values, over and over.
 fn pool(stream: &Arc<CudaStream>) -> Result<CudaSlice<u8>, Error> {
-    let mut lcg = Lcg(1);
-    let pattern: Vec<u8> = (0..PATTERN_BYTES / 2)
-        .flat_map(|_| {
-            let unit = 2.0 * lcg.uniform() - 1.0;
-            ((unit.to_bits() >> 16) as u16).to_le_bytes()
-        })
-        .collect();
+    let pattern: Vec<u8> = random_bf16(PATTERN_BYTES / 2, 1).into_iter().flat_map(u16::to_le_bytes).collect();
     let mut pool = stream.alloc_zeros::<u8>(POOL_BYTES).during("cuMemAlloc")?;
     for start in (0..POOL_BYTES).step_by(PATTERN_BYTES) {
         let mut part = pool.slice_mut(start..start + PATTERN_BYTES);

@@ -29,7 +29,7 @@ pub(super) fn run(lab: &Lab, compute: &mut Compute) -> Result<(), Error> {
     };
     let repeated = |each: bool| -> Result<Spread, Error> {
         let times = (0..REPEATS).map(|_| wall(LAUNCHES, each)).collect::<Result<Vec<_>, _>>()?;
-        Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+        Spread::timed("timing", &times)
     };
     let (eager, round_trip) = (repeated(false)?, repeated(true)?);
     compute.launches = [("graph", graph), ("eager", eager), ("round trip", round_trip)]

@@ -7,7 +7,7 @@
 //! (`power`). Knows nothing of networks: it hands over times and watts.
 
 mod attention;
-mod blas;
+pub(crate) mod blas;
 pub mod curves;
 mod framework;
 mod host;
@@ -45,9 +45,8 @@ pub fn run(
     for (what, step) in steps {
         progress(what);
         if let Err(error) = step(&lab, &mut compute) {
-            let fatal = error.is_fatal();
-            left_out.push(LeftOut { what: what.into(), why: error.to_string() });
-            if fatal {
+            left_out.push(LeftOut::new(what, &error));
+            if error.is_fatal() {
                 return Ok((compute, left_out));
             }
         }
@@ -58,11 +57,11 @@ pub fn run(
     if let Some(python) = python {
         progress("framework");
         match framework::run(python, quick) {
-            Ok(probe) => {
-                compute.attention.extend(probe.attention);
-                compute.framework = Some(probe.framework);
+            Ok((asked, attention)) => {
+                compute.attention.extend(attention);
+                compute.framework = Some(asked);
             }
-            Err(error) => left_out.push(LeftOut { what: "framework".into(), why: error.to_string() }),
+            Err(error) => left_out.push(LeftOut::new("framework", &error)),
         }
         save(&compute, &left_out);
     }

@@ -67,21 +67,13 @@ pub(super) fn run(lab: &Lab, compute: &mut Compute) -> Result<(), Error> {
 /// Products over weights that take turns.
 fn product_load(lab: &Lab, (m, n, k): (usize, usize, usize)) -> Result<Vec<Product>, Error> {
     let (x_bytes, y_bytes, w_bytes) = (m * k * 2, m * n * 2, n * k * 2);
-    (0..8)
-        .map(|i| {
-            Ok(Product {
-                operand: Operand::Bf16,
-                layout: Layout::Forward,
-                m,
-                n,
-                k,
-                batch: 1,
-                x: lab.at(0, x_bytes)?,
-                y: lab.result_at(0, y_bytes)?,
-                w: lab.at(x_bytes + i * w_bytes, w_bytes)?,
-            })
-        })
-        .collect()
+    let (operand, layout) = (Operand::Bf16, Layout::Forward);
+    let (x, y) = (lab.at(0, x_bytes)?, lab.result_at(0, y_bytes)?);
+    let product = |i| {
+        let w = lab.at(x_bytes + i * w_bytes, w_bytes)?;
+        Ok(Product { operand, layout, m, n, k, batch: 1, x, w, y })
+    };
+    (0..8).map(product).collect()
 }
 
 fn idle(device: &Device<'_>) -> LoadPoint {

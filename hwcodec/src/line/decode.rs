@@ -45,13 +45,8 @@ impl Lengths<'_> {
 }
 
 impl Decoder {
-    /// For streams that begin with the header at the start of `stream_bytes`
-    /// (the header alone will do).
-    pub fn new(codec: &LineCodec, stream_bytes: &[u8], format: Format) -> Result<Self, Error> {
-        Self::on(codec, stream_bytes, format, codec.multiprocessors())
-    }
-
-    /// [`Decoder::new`] on so many multiprocessors.
+    /// For streams that begin with the header at the start of `stream_bytes` (the
+    /// header alone will do), on so many multiprocessors.
     pub fn on(
         codec: &LineCodec,
         stream_bytes: &[u8],
@@ -92,11 +87,6 @@ impl Decoder {
         self.image.shape
     }
 
-    /// Bytes of workspace that [`Decoder::decode`] wants.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_bytes_of(1)
-    }
-
     /// Bytes of workspace for so many tensors.
     pub fn workspace_bytes_of(&self, count: usize) -> usize {
         self.parts(count).2
@@ -120,7 +110,7 @@ impl Decoder {
     /// `source` holds `source_bytes` of a stream with this decoder's header,
     /// on a multiple of four bytes; `values` has room for
     /// [`Decoder::output_bytes`] and `workspace` for
-    /// [`Decoder::workspace_bytes`]; all live on the device until `stream`, a
+    /// [`Decoder::workspace_bytes_of`] one; all live on the device until `stream`, a
     /// stream of the codec's context, has run.
     pub unsafe fn decode(
         &self,
@@ -220,17 +210,7 @@ impl Decoder {
     ///
     /// # Safety
     ///
-    /// `workspace` is the one that was decoded with.
-    pub unsafe fn faults(&self, workspace: Address, stream: sys::CUstream) -> Result<Vec<Faulty>, Error> {
-        // SAFETY: the caller's promise.
-        unsafe { self.faults_of(1, workspace, stream) }
-    }
-
-    /// The same of so many tensors.
-    ///
-    /// # Safety
-    ///
-    /// As [`Decoder::faults`].
+    /// `workspace` is the one that so many tensors were decoded with.
     pub unsafe fn faults_of(
         &self,
         count: usize,

@@ -3,15 +3,115 @@
 //! Stands in for the CPU under any plan ([`trinity_codec::line::Device`]), one stream
 //! at a time. Whoever has values on the device uses [`Encoder`] and [`Decoder`].
 
-use super::{Decoder, Encoder, Fault, Faulty, Format, LineCodec, require_nvrtc};
+use super::{Decoder, Encoder, Fault, Faulty, Format, LineCodec};
 use crate::error::{During, Error};
-use crate::gpu::Gpu;
-use cudarc::driver::{DevicePtr, DevicePtrMut};
-use std::sync::{Mutex, PoisonError};
+use crate::gpu::{Gpu, require_nvrtc};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits};
+use std::sync::{Arc, Mutex, PoisonError};
 use trinity_codec::line::{Analysis, Device, Plan, Settings, Stream, Transform, check_density};
 
 /// Bits per value that tiles have room for at first, and where that was too little.
 const ROOM_BITS: [f64; 2] = [12.0, 80.0];
+
+/// An encoder with values and all it needs beside them on the device.
+pub(crate) struct Encoding<T> {
+    pub stream: Arc<CudaStream>,
+    encoder: Encoder,
+    values: CudaSlice<T>,
+    coded: CudaSlice<u8>,
+    length: CudaSlice<u64>,
+    workspace: CudaSlice<u8>,
+}
+
+impl<T: DeviceRepr> Encoding<T> {
+    pub fn new(encoder: Encoder, stream: &Arc<CudaStream>, values: &[T]) -> Result<Self, Error> {
+        let room = |bytes: usize| stream.alloc_zeros::<u8>(bytes).during("cuMemAlloc");
+        Ok(Self {
+            values: stream.clone_htod(values).during("cuMemcpyHtoD")?,
+            coded: room(encoder.bound_bytes())?,
+            length: stream.alloc_zeros::<u64>(1).during("cuMemAlloc")?,
+            workspace: room(encoder.workspace_bytes_of(1))?,
+            encoder,
+            stream: stream.clone(),
+        })
+    }
+
+    pub fn queue(&mut self) -> Result<(), Error> {
+        let stream = &self.stream;
+        // SAFETY: buffers of the sizes the encoder stated, on this stream, and alive with `self`.
+        unsafe {
+            self.encoder.encode(
+                self.values.device_ptr(stream).0,
+                self.coded.device_ptr_mut(stream).0,
+                self.length.device_ptr_mut(stream).0,
+                self.workspace.device_ptr_mut(stream).0,
+                stream.cu_stream(),
+            )
+        }
+    }
+
+    /// What the last encoding made, or which tiles it could not.
+    pub fn finish(&self) -> Result<Result<Vec<u8>, Vec<Faulty>>, Error> {
+        let workspace = self.workspace.device_ptr(&self.stream).0;
+        // SAFETY: the workspace that was encoded with.
+        let faults = unsafe { self.encoder.faults_of(1, workspace, self.stream.cu_stream())? };
+        if !faults.is_empty() {
+            return Ok(Err(faults));
+        }
+        let length = self.stream.clone_dtoh(&self.length).during("cuMemcpyDtoH")?[0] as usize;
+        let made = self.coded.slice(..length.min(self.coded.len()));
+        Ok(Ok(self.stream.clone_dtoh(&made).during("cuMemcpyDtoH")?))
+    }
+}
+
+/// A decoder with a stream, and room for its values, on the device.
+pub(crate) struct Decoding<T> {
+    stream: Arc<CudaStream>,
+    decoder: Decoder,
+    pub source: CudaSlice<u8>,
+    workspace: CudaSlice<u8>,
+    pub values: CudaSlice<T>,
+}
+
+impl<T: DeviceRepr + ValidAsZeroBits> Decoding<T> {
+    pub fn new(decoder: Decoder, stream: &Arc<CudaStream>, coded: &[u8]) -> Result<Self, Error> {
+        Ok(Self {
+            source: stream.clone_htod(coded).during("cuMemcpyHtoD")?,
+            workspace: stream.alloc_zeros(decoder.workspace_bytes_of(1)).during("cuMemAlloc")?,
+            values: stream.alloc_zeros(decoder.output_bytes() / size_of::<T>()).during("cuMemAlloc")?,
+            decoder,
+            stream: stream.clone(),
+        })
+    }
+
+    pub fn queue(&mut self) -> Result<(), Error> {
+        let stream = &self.stream;
+        // SAFETY: `source` is the stream the decoder was made of, the others have the sizes it
+        // stated; all live with `self`, whose owner waits for the stream.
+        unsafe {
+            self.decoder.decode(
+                self.source.device_ptr(stream).0,
+                self.source.len(),
+                self.values.device_ptr_mut(stream).0,
+                self.workspace.device_ptr_mut(stream).0,
+                stream.cu_stream(),
+            )
+        }
+    }
+
+    /// The tiles that the last decoding found damaged.
+    pub fn faults(&self) -> Result<Vec<Faulty>, Error> {
+        let workspace = self.workspace.device_ptr(&self.stream).0;
+        // SAFETY: the workspace that was decoded with.
+        unsafe { self.decoder.faults_of(1, workspace, self.stream.cu_stream()) }
+    }
+
+    /// What came of the last decoding, and the tiles that it found damaged.
+    pub fn finish(&self) -> Result<(Vec<T>, Vec<Faulty>), Error> {
+        let faults = self.faults()?;
+        Ok((self.stream.clone_dtoh(&self.values).during("cuMemcpyDtoH")?, faults))
+    }
+}
 
 /// One GPU, coding for the host.
 #[derive(Debug)]
@@ -39,53 +139,18 @@ impl Cuda {
         settings: &Settings,
         room_bits: f64,
     ) -> Result<Result<Vec<u8>, Vec<Faulty>>, Error> {
-        let encoder = Encoder::new(&self.codec, plan, settings, Format::F32, room_bits)?;
-        let stream = self.gpu.stream()?;
-        let room = |bytes: usize| stream.alloc_zeros::<u8>(bytes).during("cuMemAlloc");
-        let values = stream.clone_htod(values).during("cuMemcpyHtoD")?;
-        let mut coded = room(encoder.bound_bytes())?;
-        let mut length = stream.alloc_zeros::<u64>(1).during("cuMemAlloc")?;
-        let mut workspace = room(encoder.workspace_bytes())?;
-        let workspace_at = workspace.device_ptr_mut(&stream).0;
-        // SAFETY: buffers of the sizes the encoder stated, alive until the waits below.
-        let faults = unsafe {
-            encoder.encode(
-                values.device_ptr(&stream).0,
-                coded.device_ptr_mut(&stream).0,
-                length.device_ptr_mut(&stream).0,
-                workspace_at,
-                stream.cu_stream(),
-            )?;
-            encoder.faults(workspace_at, stream.cu_stream())?
-        };
-        if !faults.is_empty() {
-            return Ok(Err(faults));
-        }
-        let length = stream.clone_dtoh(&length).during("cuMemcpyDtoH")?[0] as usize;
-        let made = coded.slice(..length.min(coded.len()));
-        Ok(Ok(stream.clone_dtoh(&made).during("cuMemcpyDtoH")?))
+        let encoder =
+            Encoder::on(&self.codec, plan, settings, Format::F32, room_bits, self.codec.multiprocessors())?;
+        let mut encoding = Encoding::new(encoder, &self.gpu.stream()?, values)?;
+        encoding.queue()?;
+        encoding.finish()
     }
 
     fn try_decode(&self, coded: &[u8]) -> Result<(Vec<f32>, Vec<Faulty>), Error> {
-        let decoder = Decoder::new(&self.codec, coded, Format::F32)?;
-        let stream = self.gpu.stream()?;
-        let source = stream.clone_htod(coded).during("cuMemcpyHtoD")?;
-        let mut values =
-            stream.alloc_zeros::<f32>(decoder.output_bytes() / Format::F32.bytes()).during("cuMemAlloc")?;
-        let mut workspace = stream.alloc_zeros::<u8>(decoder.workspace_bytes()).during("cuMemAlloc")?;
-        let workspace_at = workspace.device_ptr_mut(&stream).0;
-        // SAFETY: as above.
-        let faults = unsafe {
-            decoder.decode(
-                source.device_ptr(&stream).0,
-                coded.len(),
-                values.device_ptr_mut(&stream).0,
-                workspace_at,
-                stream.cu_stream(),
-            )?;
-            decoder.faults(workspace_at, stream.cu_stream())?
-        };
-        Ok((stream.clone_dtoh(&values).during("cuMemcpyDtoH")?, faults))
+        let decoder = Decoder::on(&self.codec, coded, Format::F32, self.codec.multiprocessors())?;
+        let mut decoding = Decoding::new(decoder, &self.gpu.stream()?, coded)?;
+        decoding.queue()?;
+        decoding.finish()
     }
 
     /// Makes this GPU the calling thread's and waits for whoever uses it.
@@ -132,7 +197,7 @@ impl Device for Cuda {
                     return Ok(stream);
                 }
                 Err(faults) => {
-                    reason = format!("tile {}: {}", faults[0].tile, faults[0].fault);
+                    reason = faults[0].to_string();
                     // More room helps where the budget is not what was exceeded.
                     if faults.iter().any(|faulty| faulty.fault != Fault::Overflow) {
                         break;

@@ -66,19 +66,8 @@ pub struct Room {
 }
 
 impl Encoder {
-    /// An encoder for `plan` with room for `most_bits` per value in every tile
-    /// (48 are always enough); a tile that takes more is a fault.
-    pub fn new(
-        codec: &LineCodec,
-        plan: &Plan,
-        settings: &Settings,
-        format: Format,
-        most_bits: f64,
-    ) -> Result<Self, Error> {
-        Self::on(codec, plan, settings, format, most_bits, codec.multiprocessors())
-    }
-
-    /// [`Encoder::new`] on so many multiprocessors.
+    /// An encoder for `plan`, on so many multiprocessors, with room for `most_bits` per
+    /// value in every tile (48 are always enough); a tile that takes more is a fault.
     pub fn on(
         codec: &LineCodec,
         plan: &Plan,
@@ -163,11 +152,6 @@ impl Encoder {
         self.image.shape
     }
 
-    /// Bytes of workspace that [`Encoder::encode`] wants.
-    pub fn workspace_bytes(&self) -> usize {
-        self.workspace_bytes_of(1)
-    }
-
     /// Bytes of workspace for so many tensors.
     pub fn workspace_bytes_of(&self, count: usize) -> usize {
         self.parts(count, 0).end as usize
@@ -225,7 +209,7 @@ impl Encoder {
     ///
     /// `values` holds [`Encoder::input_bytes`], `out` has room for
     /// [`Encoder::bound_bytes`] on a multiple of four bytes, `workspace` for
-    /// [`Encoder::workspace_bytes`] on a multiple of sixteen; all live on the
+    /// [`Encoder::workspace_bytes_of`] one on a multiple of sixteen; all live on the
     /// device until `stream`, a stream of the codec's context, has run.
     pub unsafe fn encode(
         &self,
@@ -349,17 +333,7 @@ impl Encoder {
     ///
     /// # Safety
     ///
-    /// `workspace` is the one that was encoded with.
-    pub unsafe fn faults(&self, workspace: Address, stream: sys::CUstream) -> Result<Vec<Faulty>, Error> {
-        // SAFETY: the caller's promise.
-        unsafe { self.faults_of(1, workspace, stream) }
-    }
-
-    /// The same of so many tensors.
-    ///
-    /// # Safety
-    ///
-    /// As [`Encoder::faults`].
+    /// `workspace` is the one that so many tensors were encoded with.
     pub unsafe fn faults_of(
         &self,
         count: usize,

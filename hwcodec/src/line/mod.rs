@@ -18,11 +18,12 @@ mod places;
 
 pub use decode::{Decoder, Lengths};
 pub use device::Cuda;
+pub(crate) use device::{Decoding, Encoding};
 pub use encode::{Batch, Encoder, Room};
 pub use places::Places;
 
 use crate::error::{During, Error};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, require_nvrtc};
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, result, sys};
 use cudarc::nvrtc;
 use std::collections::HashMap;
@@ -254,19 +255,6 @@ fn prelude() -> String {
         .collect()
 }
 
-/// Fails with a sentence where kernels cannot be compiled.
-pub fn require_nvrtc() -> Result<(), Error> {
-    // SAFETY: only tries to dlopen libnvrtc.
-    if !unsafe { nvrtc::sys::is_culib_present() } {
-        return Err(Error::NoLibrary {
-            library: "libnvrtc.so",
-            package: "cuda-nvrtc",
-            reason: "not found; it comes with the CUDA toolkit".into(),
-        });
-    }
-    Ok(())
-}
-
 /// Compiles the kernels for a variant; needs NVRTC, but no GPU.
 pub fn compile(variant: Variant, compute: (i32, i32)) -> Result<nvrtc::Ptx, Error> {
     require_nvrtc()?;
@@ -294,45 +282,44 @@ pub enum Fault {
     Unknown(u32),
 }
 
+/// Faults by the code that kernels give, from 1 on, and what is wrong, as streams' errors say it.
+const FAULTS: [(Fault, &str); 9] = [
+    (Fault::Directory, "the directory does not fit it"),
+    (Fault::Head, "its first word is unknown"),
+    (Fault::Exceptions, "its exceptions are out of order"),
+    (Fault::Length, "its words do not end with its values"),
+    (Fault::End, "a lane does not end where it must"),
+    (Fault::Overflow, "it takes more than the bits per value that were provided for"),
+    (Fault::Budget, "it does not fit its budget at any step"),
+    (Fault::Header, "its stream begins with another plan"),
+    (Fault::Step, "its tensor has a value that is not finite, or none that a step could be found for"),
+];
+
 impl Fault {
-    /// What is wrong, as streams' errors say it.
     fn reason(self) -> &'static str {
-        match self {
-            Self::Directory => "the directory does not fit it",
-            Self::Head => "its first word is unknown",
-            Self::Exceptions => "its exceptions are out of order",
-            Self::Length => "its words do not end with its values",
-            Self::End => "a lane does not end where it must",
-            Self::Overflow => "it takes more than the bits per value that were provided for",
-            Self::Budget => "it does not fit its budget at any step",
-            Self::Header => "its stream begins with another plan",
-            Self::Step => "its tensor has a value that is not finite, or none that a step could be found for",
-            Self::Unknown(_) => "the kernel gave an unknown code",
-        }
+        let known = FAULTS.iter().find(|(fault, _)| *fault == self);
+        known.map_or("the kernel gave an unknown code", |&(_, reason)| reason)
     }
 
     fn of(code: u32) -> Option<Self> {
-        match code {
-            0 => None,
-            1 => Some(Self::Directory),
-            2 => Some(Self::Head),
-            3 => Some(Self::Exceptions),
-            4 => Some(Self::Length),
-            5 => Some(Self::End),
-            6 => Some(Self::Overflow),
-            7 => Some(Self::Budget),
-            8 => Some(Self::Header),
-            9 => Some(Self::Step),
-            other => Some(Self::Unknown(other)),
-        }
+        let at = (code as usize).checked_sub(1)?;
+        Some(FAULTS.get(at).map_or(Self::Unknown(code), |&(fault, _)| fault))
     }
 }
 
 /// A tile, counted through all tensors of a launch, and what is wrong with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("tile {tile}: {fault}")]
 pub struct Faulty {
     pub tile: usize,
     pub fault: Fault,
+}
+
+impl Faulty {
+    /// The first of the tiles as an error.
+    pub(crate) fn refuse(faults: &[Self]) -> Result<(), Error> {
+        faults.first().map_or(Ok(()), |faulty| Err(Error::CorruptStream { what: faulty.to_string() }))
+    }
 }
 
 /// Reads the fault of every tile; waits for the stream.

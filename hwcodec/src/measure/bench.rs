@@ -44,7 +44,7 @@ impl Bench<'_> {
 pub(super) fn repeat(repeats: usize, mut once: impl FnMut() -> Result<f64, Error>) -> Result<Spread, Error> {
     once()?;
     let times = (0..repeats).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
-    Spread::of(&times).ok_or(Error::Fit { what: "timing".into(), reason: "no repetitions".into() })
+    Spread::timed("timing", &times)
 }
 
 /// About 2.9 bits a value on weight-like frames, the paper's operating point.

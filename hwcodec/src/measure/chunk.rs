@@ -1,6 +1,8 @@
 //! A piece of a sparse delta, as the CPU and the GPU both take it.
 
-use crate::Error;
+use crate::error::{During, Error};
+use cudarc::driver::{CudaSlice, CudaStream};
+use std::sync::Arc;
 
 /// One chunk: gaps between indices and values, each compressed.
 pub(super) struct Chunk {
@@ -55,6 +57,14 @@ impl Scratch {
             .map_err(|e| Error::CorruptStream { what: format!("zstd: {e}") })?;
         Ok(Self { zstd, bytes: Vec::with_capacity(longest * 4) })
     }
+}
+
+/// First indices and counts of chunks, for kernels.
+pub(super) fn on_device(stream: &Arc<CudaStream>, chunks: &[Chunk]) -> Result<[CudaSlice<u32>; 2], Error> {
+    let up = |number: fn(&Chunk) -> u32| {
+        stream.clone_htod(&chunks.iter().map(number).collect::<Vec<_>>()).during("cuMemcpyHtoD")
+    };
+    Ok([up(|c| c.base)?, up(|c| c.count as u32)?])
 }
 
 pub(super) fn longest(chunks: &[Chunk]) -> usize {

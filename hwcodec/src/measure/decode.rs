@@ -5,12 +5,14 @@ use super::pool::{Lane, throughput, with_pool};
 use crate::Error;
 use crate::gpu::Gpu;
 use crate::nvdec::{Session, Standard};
+use crate::nvenc::Settings;
 use crate::recording::{EnginePoint, LeftOut, Recording};
-use crate::streams::{self, Spec, TestStream};
+use crate::stats::Spread;
+use crate::streams::{self, DEEPER, Spec, TestStream};
 use crate::sys::cuvid::Cuvid;
 use rayon::prelude::*;
 use std::sync::Arc;
-use trinity_bits::Chroma;
+use trinity_bits::Rate;
 
 /// Samples a repetition decodes at least: long against every start-up cost.
 const SAMPLES_PER_REPEAT: usize = 48 << 20;
@@ -22,24 +24,15 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
     // All cores encode first; nothing else runs while decoding is timed.
     let made: Vec<_> = plan.par_iter().map(|&(spec, _)| streams::make(spec, 1, bench.encoder)).collect();
     for ((spec, sessions), stream) in plan.into_iter().zip(made) {
-        (bench.progress)(&format!(
-            "decode {} {}×{} {:?} {} bit, QP {}",
-            spec.standard.name(),
-            spec.width,
-            spec.height,
-            spec.chroma,
-            spec.depth,
-            spec.qp
-        ));
+        let Spec { standard, chroma, depth, width, height, qp, .. } = spec;
+        let what = format!("decode {} {width}×{height}", standard.name());
+        (bench.progress)(&format!("{what} {chroma:?} {depth} bit, QP {qp}"));
         let stream = stream?;
         for count in sessions {
             match measure(bench.gpu, &stream, count, bench.plan.repeats, || bench.power()) {
                 Ok(point) => recording.decode.push(point),
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => recording.left_out.push(LeftOut {
-                    what: format!("decode {} {}×{}", spec.standard.name(), spec.width, spec.height),
-                    why: error.to_string(),
-                }),
+                Err(error) => recording.left_out.push(LeftOut::new(&what, &error)),
             }
         }
     }
@@ -75,13 +68,7 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
         }
     }
     if !quick {
-        for (chroma, depth) in [
-            (Chroma::C420, 10),
-            (Chroma::C420, 12),
-            (Chroma::C444, 8),
-            (Chroma::C444, 10),
-            (Chroma::C444, 12),
-        ] {
+        for (chroma, depth) in DEEPER {
             let spec = Spec { chroma, depth, ..Spec::plain(Standard::Hevc, (1024, 1024), TYPICAL_QP) };
             points.push((spec, vec![1, engines]));
         }
@@ -102,22 +89,45 @@ pub(super) fn measure(
     let cuvid = gpu.cuvid()?;
     let open = || lane(gpu, &cuvid, stream.spec.standard, &packets);
     let mut reading = None;
-    let (seconds, host_s) =
-        with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || reading = power()))?;
+    let timed = with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || reading = power()))?;
+    let settings = settings(&stream.spec);
+    Ok(EnginePoint { power: reading, ..point(settings, stream.bits_per_value(), sessions, count, timed) })
+}
+
+/// Settings for the picture and the QP that a stream of ours has.
+pub(super) fn settings(spec: &Spec) -> Settings {
+    Settings {
+        standard: spec.standard,
+        width: spec.width as u32,
+        height: spec.height as u32,
+        chroma: spec.chroma,
+        depth: spec.depth,
+        rate: Rate::Qp(spec.qp.into()),
+    }
+}
+
+/// What `sessions` took that worked through `count` pictures each.
+pub(super) fn point(
+    settings: Settings,
+    bits_per_value: f64,
+    sessions: u32,
+    count: usize,
+    (seconds, host_s): (Spread, f64),
+) -> EnginePoint {
     let pictures = count as u64 * u64::from(sessions);
-    Ok(EnginePoint {
-        standard: stream.spec.standard,
-        chroma_idc: stream.spec.chroma.idc(),
-        depth: stream.spec.depth,
-        width: stream.spec.width as u32,
-        height: stream.spec.height as u32,
-        bits_per_value: stream.bits_per_value(),
+    EnginePoint {
+        standard: settings.standard,
+        chroma_idc: settings.chroma.idc(),
+        depth: settings.depth,
+        width: settings.width,
+        height: settings.height,
+        bits_per_value,
         sessions,
         pictures,
         seconds_per_picture: seconds.map(|s| s / pictures as f64),
         host_seconds_per_picture: host_s / count as f64,
-        power: reading,
-    })
+        power: None,
+    }
 }
 
 /// Pictures one session works through in a repetition: whole rounds of those there are.

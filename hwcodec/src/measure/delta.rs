@@ -9,11 +9,10 @@ use super::delta_line::{Sparse, dense};
 use crate::Error;
 use crate::error::During;
 use crate::gpu::Gpu;
-use crate::kernels;
+use crate::kernels::{self, grid};
 use crate::recording::{DeltaDecoder, DeltaPoint, LeftOut, Recording};
-use cudarc::driver::{
-    CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice, PushKernelArg,
-};
+use crate::stats::wall_s;
+use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, PinnedHostSlice, PushKernelArg};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -57,13 +56,9 @@ pub(super) fn points(
     let synchronous_s = repeat(repeats, || pipe.synchronous(&chunks))?;
     let mut scratch = Scratch::new(longest(&chunks))?;
     let (mut indices, mut values) = (vec![0u32; longest(&chunks)], vec![0f32; longest(&chunks)]);
-    let decompress_s = repeat(repeats, || {
-        let start = Instant::now();
-        for chunk in &chunks {
-            chunk.decompress(&mut scratch, &mut indices, &mut values)?;
-        }
-        Ok(start.elapsed().as_secs_f64())
-    })?;
+    let mut decompress =
+        || chunks.iter().try_for_each(|chunk| chunk.decompress(&mut scratch, &mut indices, &mut values));
+    let decompress_s = repeat(repeats, || wall_s(&mut decompress))?;
     let zstd_bytes = chunks.iter().map(|c| (c.indices.len() + c.values.len()) as u64).sum();
     let mut on_gpu = OnGpu::new(gpu, &pipe.stream, &chunks);
     let mut line = Sparse::new(gpu, &pipe.stream, &chunks);
@@ -98,8 +93,7 @@ pub(super) fn points(
         });
     }
     let mut left_out = Vec::new();
-    let mut leave =
-        |what: &str, error: Error| left_out.push(LeftOut { what: what.into(), why: error.to_string() });
+    let mut leave = |what: &str, error: Error| left_out.push(LeftOut::new(what, &error));
     match on_gpu {
         Ok(on_gpu) => on_gpu.check()?,
         Err(error) => leave("sparse deltas decompressed on the GPU", error),
@@ -253,13 +247,11 @@ impl Pipe {
 
     fn add(&mut self, count: usize) -> Result<(), Error> {
         let n = count as u32;
-        let config =
-            LaunchConfig { grid_dim: (n.div_ceil(256), 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.stream.launch_builder(&self.scatter);
         launch.arg(&mut self.tensor).arg(&self.indices).arg(&self.values).arg(&n);
         // SAFETY: the kernel reads n indices and values, which the buffers hold,
         // and every index is below ELEMENTS by construction.
-        unsafe { launch.launch(config) }.during("cuLaunchKernel")?;
+        unsafe { launch.launch(grid(n.div_ceil(256), 256)) }.during("cuLaunchKernel")?;
         Ok(())
     }
 }

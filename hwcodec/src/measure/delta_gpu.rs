@@ -1,17 +1,16 @@
 //! Sparse deltas with everything on the GPU: the compressed chunks are copied,
 //! nvCOMP decompresses them, one kernel sums the gaps and adds the values.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, longest, on_device};
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
-use crate::kernels;
+use crate::kernels::{self, grid};
+use crate::stats::wall_s;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp, check};
 use cudarc::driver::{
-    CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig, PinnedHostSlice,
-    PushKernelArg,
+    CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, PinnedHostSlice, PushKernelArg,
 };
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Threads of the kernel's blocks, one block a chunk.
 const THREADS: u32 = 1024;
@@ -44,7 +43,7 @@ impl OnGpu {
     pub fn new(gpu: &Gpu, stream: &Arc<CudaStream>, chunks: &[Chunk]) -> Result<Self, Error> {
         let nvcomp = Nvcomp::load(Method::Zstd)?;
         let add = gpu.compile(kernels::ADD_GAPS, "add_gaps")?;
-        let longest = chunks.iter().map(|c| c.count).max().unwrap_or(1);
+        let longest = longest(chunks);
         // Whole multiples of the alignment, in words.
         let stride = longest.next_multiple_of(ALIGNMENT / 4);
         let frames: Vec<(&[u8], usize)> = chunks
@@ -78,14 +77,14 @@ impl OnGpu {
         let sizes: Vec<u64> = frames.iter().map(|(bytes, _)| bytes.len() as u64).collect();
         let room: Vec<u64> = frames.iter().map(|&(_, count)| 4 * count as u64).collect();
         let scratch_bytes = nvcomp.scratch_bytes(frames.len(), 4 * longest)?;
-        let numbers = |f: fn(&Chunk) -> u32| chunks.iter().map(f).collect::<Vec<u32>>();
+        let [bases, counts] = on_device(stream, chunks)?;
         Ok(Self {
             add,
             host,
             stride,
             chunks: chunks.len(),
-            bases: stream.clone_htod(&numbers(|c| c.base)).during("cuMemcpyHtoD")?,
-            counts: stream.clone_htod(&numbers(|c| c.count as u32)).during("cuMemcpyHtoD")?,
+            bases,
+            counts,
             from: up(&pointers)?,
             from_bytes: up(&sizes)?,
             into: up(&targets)?,
@@ -102,24 +101,19 @@ impl OnGpu {
 
     /// Adds the delta to `tensor`; returns the seconds it took.
     pub fn apply(&mut self, tensor: &mut CudaSlice<f32>) -> Result<f64, Error> {
-        let start = Instant::now();
-        self.stream.memcpy_htod(&self.host, &mut self.compressed).during("cuMemcpyHtoD")?;
-        self.decompress()?;
-        let half = self.stride * self.chunks;
-        let config = LaunchConfig {
-            grid_dim: (self.chunks as u32, 1, 1),
-            block_dim: (THREADS, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        let (gaps, values) = self.words.split_at(half);
-        let stride = self.stride as u32;
-        let mut launch = self.stream.launch_builder(&self.add);
-        launch.arg(tensor).arg(&gaps).arg(&values).arg(&self.bases).arg(&self.counts).arg(&stride);
-        // SAFETY: the kernel reads `counts[b]` words of chunk b, which `stride` holds, and
-        // chunks were made so that every index they reach is inside the tensor.
-        unsafe { launch.launch(config) }.during("cuLaunchKernel")?;
-        self.stream.synchronize().during("cuStreamSynchronize")?;
-        Ok(start.elapsed().as_secs_f64())
+        wall_s(|| {
+            self.stream.memcpy_htod(&self.host, &mut self.compressed).during("cuMemcpyHtoD")?;
+            self.decompress()?;
+            let half = self.stride * self.chunks;
+            let (gaps, values) = self.words.split_at(half);
+            let stride = self.stride as u32;
+            let mut launch = self.stream.launch_builder(&self.add);
+            launch.arg(tensor).arg(&gaps).arg(&values).arg(&self.bases).arg(&self.counts).arg(&stride);
+            // SAFETY: the kernel reads `counts[b]` words of chunk b, which `stride` holds, and
+            // chunks were made so that every index they reach is inside the tensor.
+            unsafe { launch.launch(grid(self.chunks as u32, THREADS)) }.during("cuLaunchKernel")?;
+            self.stream.synchronize().during("cuStreamSynchronize")
+        })
     }
 
     fn decompress(&mut self) -> Result<(), Error> {

@@ -5,20 +5,18 @@
 //! loss, about three bits for every value.
 
 use super::bench::repeat;
-use super::chunk::{Chunk, Scratch, longest};
-use super::made_up::weights;
+use super::chunk::{Chunk, Scratch, longest, on_device};
+use super::made_up::{chosen, coded_as, refused, weights};
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
-use crate::kernels;
-use crate::line::{Decoder, Faulty, Format, LineCodec};
+use crate::kernels::{self, grid};
+use crate::line::{Decoder, Decoding, Faulty, Format, LineCodec};
 use crate::recording::{DeltaDecoder, DeltaPoint};
-use cudarc::driver::{
-    CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig, PinnedHostSlice,
-    PushKernelArg,
-};
+use crate::stats::wall_s;
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, PinnedHostSlice, PushKernelArg};
 use std::sync::Arc;
 use std::time::Instant;
-use trinity_codec::line::{Analysis, Effort, Options, Plan, Rate, Settings};
+use trinity_codec::line::{Analysis, Effort, Options, Settings};
 
 /// Columns of the matrices that numbers are laid out in.
 const COLUMNS: usize = 256;
@@ -35,72 +33,39 @@ const DENSE: (usize, usize) = (16384, 4096);
 /// A stream on the host, where copies are fast, and what decodes it on the device.
 struct Coded {
     host: PinnedHostSlice<u8>,
-    source: CudaSlice<u8>,
-    decoder: Decoder,
-    workspace: CudaSlice<u8>,
-    values: CudaSlice<f32>,
+    decoding: Decoding<f32>,
 }
 
 impl Coded {
     fn new(gpu: &Gpu, codec: &LineCodec, stream: &Arc<CudaStream>, coded: &[u8]) -> Result<Self, Error> {
-        let decoder = Decoder::new(codec, coded, Format::F32)?;
         // SAFETY: u8 has no invalid values; filled just below.
         let mut host =
             unsafe { gpu.context.alloc_pinned_with_flags::<u8>(coded.len(), 0) }.during("cuMemHostAlloc")?;
         host.as_mut_slice().during("cuMemHostAlloc")?.copy_from_slice(coded);
-        let values = decoder.output_bytes() / Format::F32.bytes();
-        Ok(Self {
-            host,
-            source: stream.alloc_zeros::<u8>(coded.len()).during("cuMemAlloc")?,
-            workspace: stream.alloc_zeros::<u8>(decoder.workspace_bytes()).during("cuMemAlloc")?,
-            values: stream.alloc_zeros::<f32>(values).during("cuMemAlloc")?,
-            decoder,
-        })
+        let decoder = Decoder::on(codec, coded, Format::F32, codec.multiprocessors())?;
+        Ok(Self { host, decoding: Decoding::new(decoder, stream, coded)? })
     }
 
     /// Queues the copy and the decoding.
     fn queue(&mut self, stream: &Arc<CudaStream>) -> Result<(), Error> {
-        stream.memcpy_htod(&self.host, &mut self.source).during("cuMemcpyHtoD")?;
-        // SAFETY: `source` is the stream the decoder was made of, the others have the sizes it
-        // stated; all live with `self`, whose owner waits for the stream.
-        unsafe {
-            self.decoder.decode(
-                self.source.device_ptr(stream).0,
-                self.source.len(),
-                self.values.device_ptr_mut(stream).0,
-                self.workspace.device_ptr_mut(stream).0,
-                stream.cu_stream(),
-            )
-        }
+        stream.memcpy_htod(&self.host, &mut self.decoding.source).during("cuMemcpyHtoD")?;
+        self.decoding.queue()
     }
 
     /// Whether every tile of the last decoding was whole.
-    fn check(&self, stream: &Arc<CudaStream>) -> Result<(), Error> {
-        let workspace = self.workspace.device_ptr(stream).0;
-        // SAFETY: the workspace that was decoded with.
-        let faults = unsafe { self.decoder.faults(workspace, stream.cu_stream())? };
-        faults.first().map_or(Ok(()), |faulty| Err(damaged(faulty)))
+    fn check(&self) -> Result<(), Error> {
+        Faulty::refuse(&self.decoding.faults()?)
     }
-}
-
-fn damaged(faulty: &Faulty) -> Error {
-    Error::CorruptStream { what: format!("tile {}: {}", faulty.tile, faulty.fault) }
-}
-
-fn refused(error: trinity_codec::line::Error) -> Error {
-    Error::Encode { what: "delta".into(), reason: error.to_string() }
 }
 
 /// The stream of numbers that are multiples of `grid`, every one of which it gives back.
 fn exact(numbers: &[f32], grid: f32) -> Result<Vec<u8>, Error> {
-    let rows = numbers.len() / COLUMNS;
     let options =
         Options { effort: Effort::Fast, log2_states: 0, rounding: NEAREST.rounding, ..Options::default() };
-    let mut plan = trinity_codec::line::choose(numbers, rows, COLUMNS, grid / 2.0, &options)
-        .ok_or_else(|| refused(trinity_codec::line::Error::Mismatch { what: "no plan".into() }))?;
+    let mut plan = chosen("delta", numbers, COLUMNS, grid / 2.0, &options)?;
     // A mean or a prediction between two numbers would put them beside the quantizer's points.
     plan.means.iter_mut().chain(&mut plan.above).for_each(|number| *number = 0);
-    trinity_codec::line::encode(&plan, numbers, &NEAREST).map_err(refused)
+    trinity_codec::line::encode(&plan, numbers, &NEAREST).map_err(refused("delta"))
 }
 
 /// A sparse delta's chunks, gaps and values each as one stream.
@@ -132,48 +97,43 @@ impl Sparse {
             }
             values[rows].copy_from_slice(&numbers[..chunk.count]);
         }
-        let numbers = |f: fn(&Chunk) -> u32| chunks.iter().map(f).collect::<Vec<u32>>();
+        let [bases, counts] = on_device(stream, chunks)?;
         Ok(Self {
             add,
             gaps: Coded::new(gpu, &codec, stream, &exact(&gaps, 1.0)?)?,
             values: Coded::new(gpu, &codec, stream, &exact(&values, GRID)?)?,
             chunks: chunks.len(),
             stride,
-            bases: stream.clone_htod(&numbers(|c| c.base)).during("cuMemcpyHtoD")?,
-            counts: stream.clone_htod(&numbers(|c| c.count as u32)).during("cuMemcpyHtoD")?,
+            bases,
+            counts,
             stream: stream.clone(),
         })
     }
 
     pub fn coded_bytes(&self) -> usize {
-        self.gaps.source.len() + self.values.source.len()
+        self.gaps.decoding.source.len() + self.values.decoding.source.len()
     }
 
     /// Adds the delta to `tensor`; returns the seconds it took.
     pub fn apply(&mut self, tensor: &mut CudaSlice<f32>) -> Result<f64, Error> {
-        let start = Instant::now();
-        self.gaps.queue(&self.stream)?;
-        self.values.queue(&self.stream)?;
-        let config = LaunchConfig {
-            grid_dim: (self.chunks as u32, 1, 1),
-            block_dim: (1024, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        let stride = self.stride as u32;
-        let mut launch = self.stream.launch_builder(&self.add);
-        launch.arg(tensor).arg(&self.gaps.values).arg(&self.values.values);
-        launch.arg(&self.bases).arg(&self.counts).arg(&stride).arg(&CENTRE);
-        // SAFETY: the kernel reads `counts[b]` numbers of chunk b, which `stride` holds, and
-        // chunks were made so that every index they reach is inside the tensor.
-        unsafe { launch.launch(config) }.during("cuLaunchKernel")?;
-        self.stream.synchronize().during("cuStreamSynchronize")?;
-        Ok(start.elapsed().as_secs_f64())
+        wall_s(|| {
+            self.gaps.queue(&self.stream)?;
+            self.values.queue(&self.stream)?;
+            let stride = self.stride as u32;
+            let mut launch = self.stream.launch_builder(&self.add);
+            launch.arg(tensor).arg(&self.gaps.decoding.values).arg(&self.values.decoding.values);
+            launch.arg(&self.bases).arg(&self.counts).arg(&stride).arg(&CENTRE);
+            // SAFETY: the kernel reads `counts[b]` numbers of chunk b, which `stride` holds, and
+            // chunks were made so that every index they reach is inside the tensor.
+            unsafe { launch.launch(grid(self.chunks as u32, 1024)) }.during("cuLaunchKernel")?;
+            self.stream.synchronize().during("cuStreamSynchronize")
+        })
     }
 
     /// Whether every tile of the last run came out whole.
     pub fn check(&self) -> Result<(), Error> {
-        self.gaps.check(&self.stream)?;
-        self.values.check(&self.stream)
+        self.gaps.check()?;
+        self.values.check()
     }
 }
 
@@ -185,40 +145,32 @@ pub(super) fn dense(gpu: &Gpu, stream: &Arc<CudaStream>, repeats: usize) -> Resu
     let add = gpu.compile(kernels::ADD_DENSE, "add_dense")?;
     let piece = weights(2048, cols, 23);
     let difference: Vec<f32> = piece.iter().copied().cycle().take(rows * cols).collect();
-    let coded = encode_dense(&piece, &difference)?;
+    let options = Options { effort: Effort::Fast, ..Options::default() };
+    let coded = coded_as("delta", &piece, &difference, cols, &options)?.1;
     let mut on_gpu = Coded::new(gpu, &codec, stream, &coded)?;
     let mut tensor = stream.alloc_zeros::<f32>(rows * cols).during("cuMemAlloc")?;
     let mut copied = stream.alloc_zeros::<f32>(rows * cols).during("cuMemAlloc")?;
     let sum = |tensor: &mut CudaSlice<f32>, values: &CudaSlice<f32>| -> Result<(), Error> {
         let count = (rows * cols) as u32;
-        let config = LaunchConfig {
-            grid_dim: (count.div_ceil(256), 1, 1),
-            block_dim: (256, 1, 1),
-            shared_mem_bytes: 0,
-        };
         let mut launch = stream.launch_builder(&add);
         launch.arg(tensor).arg(values).arg(&count);
         // SAFETY: both hold `count` values.
-        unsafe { launch.launch(config) }.during("cuLaunchKernel")?;
+        unsafe { launch.launch(grid(count.div_ceil(256), 256)) }.during("cuLaunchKernel")?;
         stream.synchronize().during("cuStreamSynchronize")
     };
     let mut decompress_s = 0.0;
     let synchronous_s = repeat(repeats, || {
         let start = Instant::now();
-        let values = trinity_codec::line::decode(&coded).map_err(refused)?.2;
+        let values = trinity_codec::line::decode(&coded).map_err(refused("delta"))?.2;
         decompress_s = start.elapsed().as_secs_f64();
         stream.memcpy_htod(&values, &mut copied).during("cuMemcpyHtoD")?;
         sum(&mut tensor, &copied)?;
         Ok(start.elapsed().as_secs_f64())
     })?;
-    let pipelined_s = repeat(repeats, || {
-        let start = Instant::now();
-        on_gpu.queue(stream)?;
-        sum(&mut tensor, &on_gpu.values)?;
-        Ok(start.elapsed().as_secs_f64())
-    })?;
-    on_gpu.check(stream)?;
-    let (ours, theirs) = (stream.clone_dtoh(&on_gpu.values), stream.clone_dtoh(&copied));
+    let mut on_device = || on_gpu.queue(stream).and_then(|()| sum(&mut tensor, &on_gpu.decoding.values));
+    let pipelined_s = repeat(repeats, || wall_s(&mut on_device))?;
+    on_gpu.check()?;
+    let (ours, theirs) = (stream.clone_dtoh(&on_gpu.decoding.values), stream.clone_dtoh(&copied));
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
     Ok(DeltaPoint {
         threads: 0,
@@ -233,24 +185,4 @@ pub(super) fn dense(gpu: &Gpu, stream: &Arc<CudaStream>, repeats: usize) -> Resu
         copy_and_scatter_s: synchronous_s.median - decompress_s,
         exact: bits(ours.during("cuMemcpyDtoH")?) == bits(theirs.during("cuMemcpyDtoH")?),
     })
-}
-
-/// Codes the difference at the step that gives a piece of it three bits.
-fn encode_dense(piece: &[f32], difference: &[f32]) -> Result<Vec<u8>, Error> {
-    let (rows, cols) = DENSE;
-    let options = Options { effort: Effort::Fast, ..Options::default() };
-    let settings = Settings::default();
-    let head = trinity_codec::line::encode_under(
-        piece,
-        piece.len() / cols,
-        cols,
-        Rate::Bits(3.0),
-        &options,
-        &settings,
-    )
-    .map_err(refused)?;
-    let step = Plan::read(&head).map_err(refused)?.0.step;
-    let plan = trinity_codec::line::choose(difference, rows, cols, step, &options)
-        .ok_or_else(|| refused(trinity_codec::line::Error::Mismatch { what: "no plan".into() }))?;
-    trinity_codec::line::encode(&plan, difference, &settings).map_err(refused)
 }

@@ -1,14 +1,14 @@
 //! Encode throughput on GPUs that have NVENC: by standard, picture size, QP and sessions.
 
 use super::bench::{Bench, TYPICAL_QP};
-use super::decode::pictures_a_repeat;
+use super::decode::{pictures_a_repeat, point, settings};
 use super::pool::{Lane, throughput, with_pool};
 use crate::nvdec::Standard;
 use crate::nvenc::{Session, Settings};
 use crate::recording::{EnginePoint, LeftOut, Recording};
 use crate::streams::{self, Spec};
 use crate::{Error, discover};
-use trinity_bits::{Chroma, Frame, Rate};
+use trinity_bits::{Chroma, Frame};
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
     // A GPU without the engine answers here, in a sentence.
@@ -25,9 +25,7 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
                     recording.encode.push(point);
                 }
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => {
-                    recording.left_out.push(LeftOut { what: what.clone(), why: error.to_string() });
-                }
+                Err(error) => recording.left_out.push(LeftOut::new(&what, &error)),
             }
         }
     }
@@ -53,18 +51,6 @@ fn plan(quick: bool, engines: u32) -> Vec<(Spec, Vec<u32>)> {
     points
 }
 
-/// Settings for the picture and the QP that a stream of ours has.
-pub(super) fn settings(spec: &Spec) -> Settings {
-    Settings {
-        standard: spec.standard,
-        width: spec.width as u32,
-        height: spec.height as u32,
-        chroma: spec.chroma,
-        depth: spec.depth,
-        rate: Rate::Qp(spec.qp.into()),
-    }
-}
-
 /// Encodes `frames` over and over on `sessions` threads, each with a session `open` gives it.
 pub fn measure(
     open: &(dyn Fn() -> Result<Session, Error> + Sync),
@@ -81,22 +67,10 @@ pub fn measure(
     drop(first);
     let count = pictures_a_repeat(values as usize, frames.len().max(1));
     let open = || lane(open()?, settings, frames);
-    let (seconds, host_s) = with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || ()))?;
-    let pictures = count as u64 * u64::from(sessions);
+    let timed = with_pool(sessions, &open, |pool| throughput(pool, count, repeats, || ()))?;
     let planes = if settings.chroma == Chroma::C444 { 3.0 } else { 1.0 };
-    Ok(EnginePoint {
-        standard: settings.standard,
-        chroma_idc: settings.chroma.idc(),
-        depth: settings.depth,
-        width: settings.width,
-        height: settings.height,
-        bits_per_value: 8.0 * coded_bytes as f64 / (values * planes * frames.len() as f64),
-        sessions,
-        pictures,
-        seconds_per_picture: seconds.map(|s| s / pictures as f64),
-        host_seconds_per_picture: host_s / count as f64,
-        power: None,
-    })
+    let bits_per_value = 8.0 * coded_bytes as f64 / (values * planes * frames.len() as f64);
+    Ok(point(settings, bits_per_value, sessions, count, timed))
 }
 
 /// A started encode session that goes round and round the frames.

@@ -75,16 +75,14 @@ pub fn run(plan: MeasurePlan, parts: Parts, setting: Setting<'_>) -> Result<Reco
             recording.left_out.extend(left_out);
         }
         Err(error) if parts == Parts::Compute => return Err(error),
-        Err(error) => recording.left_out.push(LeftOut { what: "compute".into(), why: error.to_string() }),
+        Err(error) => recording.left_out.push(LeftOut::new("compute", &error)),
     }
     if parts == Parts::All {
         engines(plan, encoder, progress, &mut recording, save)?;
         progress("line-rate codec");
         match line_codec(encoder) {
             Ok(line) => recording.line = Some(line),
-            Err(error) => {
-                recording.left_out.push(LeftOut { what: "line-rate codec".into(), why: error.to_string() })
-            }
+            Err(error) => recording.left_out.push(LeftOut::new("line-rate codec", &error)),
         }
     }
     Ok(recording)
@@ -121,18 +119,7 @@ fn begin(date: String) -> Result<Recording, Error> {
             host_threads: std::thread::available_parallelism().map_or(1, usize::from),
             idle: nvml.as_ref().and_then(|nvml| discover::power(nvml, 0)),
         },
-        decode: Vec::new(),
-        encode: Vec::new(),
-        copies: Vec::new(),
-        gemm: Vec::new(),
-        overlap: Vec::new(),
-        energy: Vec::new(),
-        delta: Vec::new(),
-        wires: Vec::new(),
-        verify: None,
-        compute: None,
-        line: None,
-        left_out: Vec::new(),
+        ..Recording::default()
     })
 }
 
@@ -157,14 +144,10 @@ fn engines(
     ];
     for (what, step) in steps {
         progress(what);
-        match step(&bench, recording) {
-            Ok(()) => {}
-            Err(error) => {
-                let fatal = error.is_fatal();
-                recording.left_out.push(LeftOut { what: what.into(), why: error.to_string() });
-                if fatal {
-                    break;
-                }
+        if let Err(error) = step(&bench, recording) {
+            recording.left_out.push(LeftOut::new(what, &error));
+            if error.is_fatal() {
+                break;
             }
         }
         save(recording);

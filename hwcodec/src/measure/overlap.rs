@@ -10,11 +10,10 @@ use crate::error::During;
 use crate::gemm::Gemm;
 use crate::nvdec::Standard;
 use crate::recording::{OverlapPoint, Recording};
-use crate::stats::Spread;
+use crate::stats::{Spread, wall_s};
 use crate::{Error, discover, streams};
 use cudarc::driver::{CudaSlice, CudaStream, PinnedHostSlice};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// How long each job runs alone, about.
 const JOB_S: f64 = 0.25;
@@ -22,8 +21,8 @@ const JOB_S: f64 = 0.25;
 const FIRST_PICTURES: usize = 16;
 
 pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Error> {
-    let mut gemm = Gemm::new(bench.gpu, 8192)?;
-    let products = count_for(JOB_S, |n| products_s(&mut gemm, n))?;
+    let gemm = Gemm::new(bench.gpu, 8192)?;
+    let products = count_for(JOB_S, |n| gemm.products_s(n))?;
     let sessions = recording.device.nvdec_engines.max(1);
     let cuvid = bench.gpu.cuvid()?;
     for standard in [Standard::H264, Standard::Hevc] {
@@ -31,7 +30,7 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
         let packets = stream.packets();
         let open = || decode::lane(bench.gpu, &cuvid, standard, &packets);
         let what = |other: &str| format!("{} decode ∥ {other}", standard.name());
-        let beside_products = || products_s(&mut gemm, products);
+        let beside_products = || gemm.products_s(products);
         recording.overlap.push(together(bench, what("gemm"), sessions, &open, beside_products)?);
 
         let mut copier = Copier::new(bench)?;
@@ -44,9 +43,9 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
     for standard in [Standard::H264, Standard::Hevc] {
         let spec = typical(standard, 1024, 2);
         let frames = streams::weight_like(&spec, 1);
-        let open = || encode::lane(discover::open_encoder(bench.gpu)?, encode::settings(&spec), &frames);
+        let open = || encode::lane(discover::open_encoder(bench.gpu)?, decode::settings(&spec), &frames);
         let what = format!("{} encode ∥ gemm", standard.name());
-        let beside = || products_s(&mut gemm, products);
+        let beside = || gemm.products_s(products);
         let point = together(bench, what, recording.device.nvenc_engines, &open, beside)?;
         recording.overlap.push(point);
     }
@@ -64,30 +63,18 @@ impl Copier {
     fn new(bench: &Bench<'_>) -> Result<Self, Error> {
         let bytes = 64 << 20;
         let stream = bench.gpu.stream()?;
-        // SAFETY: u8 has no invalid values; filled just below.
-        let mut pinned = unsafe { bench.gpu.context.alloc_pinned::<u8>(bytes) }.during("cuMemHostAlloc")?;
-        pinned.as_mut_slice().during("cuMemHostAlloc")?.fill(0x5a);
         let device = stream.alloc_zeros::<u8>(bytes).during("cuMemAlloc")?;
-        Ok(Self { stream, pinned, device })
+        Ok(Self { pinned: bench.gpu.pinned(bytes)?, stream, device })
     }
 
     fn copies_s(&mut self, n: usize) -> Result<f64, Error> {
-        let start = Instant::now();
-        for _ in 0..n {
-            self.stream.memcpy_htod(&self.pinned, &mut self.device).during("cuMemcpyHtoD")?;
-        }
-        self.stream.synchronize().during("cuStreamSynchronize")?;
-        Ok(start.elapsed().as_secs_f64())
+        wall_s(|| {
+            for _ in 0..n {
+                self.stream.memcpy_htod(&self.pinned, &mut self.device).during("cuMemcpyHtoD")?;
+            }
+            self.stream.synchronize().during("cuStreamSynchronize")
+        })
     }
-}
-
-fn products_s(gemm: &mut Gemm, n: usize) -> Result<f64, Error> {
-    let start = Instant::now();
-    for _ in 0..n {
-        gemm.launch()?;
-    }
-    gemm.wait()?;
-    Ok(start.elapsed().as_secs_f64())
 }
 
 /// How many units make a job of about `target_s`.
@@ -120,9 +107,7 @@ fn together<'l>(
             slow_engine.push(pass.slowest_s);
             slow_other.push(beside?);
         }
-        let spread = |values: &[f64]| {
-            Spread::of(values).ok_or(Error::Fit { what: "overlap".into(), reason: "no repetitions".into() })
-        };
+        let spread = |values: &[f64]| Spread::timed("overlap", values);
         let (first_s, second_s, parallel_s) = (spread(&alone)?, spread(&others)?, spread(&parallel)?);
         Ok(OverlapPoint {
             what,

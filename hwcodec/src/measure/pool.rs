@@ -119,9 +119,7 @@ pub(crate) fn throughput(
         times.push(pass.wall_s);
         host_s = pass.host_s;
     }
-    let spread = Spread::of(&times)
-        .ok_or(Error::Fit { what: "throughput".into(), reason: "no repetitions".into() })?;
-    Ok((spread, host_s))
+    Ok((Spread::timed("throughput", &times)?, host_s))
 }
 
 /// CPU seconds of this thread, from the kernel's accounting; 0 where there is none.

@@ -5,9 +5,10 @@
 //! the three; dual-lane runs them as a pipeline, picture by picture.
 
 use super::bench::{Bench, typical};
-use super::encode;
+use super::decode;
 use crate::nvdec::{Session, Standard};
 use crate::recording::{Recording, WirePoint};
+use crate::stats::wall_s;
 use crate::streams::{self, Spec};
 use crate::{Error, discover};
 use std::sync::mpsc::sync_channel;
@@ -26,13 +27,8 @@ pub(super) fn run(bench: &Bench<'_>, recording: &mut Recording) -> Result<(), Er
         let packets: Vec<&[u8]> = load.packets.iter().map(Vec::as_slice).collect();
         let cuvid = bench.gpu.cuvid()?;
         let mut session = Session::new(bench.gpu, &cuvid, standard)?;
-        let decode_s = bench
-            .repeat(|| {
-                let start = Instant::now();
-                session.decode(&packets, &mut |_, _| Ok(()))?;
-                Ok(start.elapsed().as_secs_f64())
-            })?
-            .median;
+        let mut decode = || session.decode(&packets, &mut |_, _| Ok(())).map(drop);
+        let decode_s = bench.repeat(|| wall_s(&mut decode))?.median;
         for wire in WIRES {
             let wire_s = load.coded_bits() / wire;
             let dual_lane_s = if wire_s + load.encode_s > LONGEST_S {
@@ -72,14 +68,11 @@ impl Load {
         let raw_bits = (spec.width * spec.height * spec.pictures) as f64 * RAW_BITS;
         match discover::open_encoder(bench.gpu) {
             Ok(mut session) => {
-                session.start(encode::settings(&spec))?;
+                session.start(decode::settings(&spec))?;
                 let frames = streams::weight_like(&spec, 1);
                 let mut packets = Vec::new();
-                let encode_s = bench.repeat(|| {
-                    let start = Instant::now();
-                    packets = session.encode(&frames)?;
-                    Ok(start.elapsed().as_secs_f64())
-                })?;
+                let mut encode = || session.encode(&frames).map(|made| packets = made);
+                let encode_s = bench.repeat(|| wall_s(&mut encode))?;
                 Ok(Self { packets, encoder: "nvenc", encode_s: encode_s.median, raw_bits })
             }
             Err(_) => {

@@ -4,7 +4,7 @@ use super::delta::DeltaPoint;
 use serde::{Deserialize, Serialize};
 
 /// Everything that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     pub gpu: String,
     pub multiprocessors: u32,

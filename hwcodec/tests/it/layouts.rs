@@ -6,98 +6,72 @@ use std::process::Command;
 use trinity_hwcodec::sys::cuvid::*;
 use trinity_hwcodec::sys::nvenc as e;
 
-fn ours() -> Vec<(&'static str, String)> {
-    let mut rows: Vec<(&'static str, String)> = Vec::new();
-    macro_rules! size {
-        ($c:literal, $rust:ty) => {
-            rows.push(($c, size_of::<$rust>().to_string()))
+fn ours() -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    macro_rules! layout {
+        ($c:literal, $rust:ty $(, $field:ident)*) => {
+            rows.push(($c.to_string(), size_of::<$rust>().to_string()));
+            $(rows.push((
+                format!("{}.{}", $c, stringify!($field)),
+                offset_of!($rust, $field).to_string(),
+            ));)*
         };
     }
-    macro_rules! offset {
-        ($c:literal, $rust:ty, $field:ident) => {
-            rows.push(($c, offset_of!($rust, $field).to_string()))
-        };
-    }
-    size!("CUVIDDECODECAPS", CUVIDDECODECAPS);
-    offset!("CUVIDDECODECAPS.bIsSupported", CUVIDDECODECAPS, bIsSupported);
-    offset!("CUVIDDECODECAPS.nMaxMBCount", CUVIDDECODECAPS, nMaxMBCount);
-    offset!("CUVIDDECODECAPS.nMinHeight", CUVIDDECODECAPS, nMinHeight);
-    size!("CUVIDDECODECREATEINFO", CUVIDDECODECREATEINFO);
-    offset!("CUVIDDECODECREATEINFO.CodecType", CUVIDDECODECREATEINFO, CodecType);
-    offset!("CUVIDDECODECREATEINFO.bitDepthMinus8", CUVIDDECODECREATEINFO, bitDepthMinus8);
-    offset!("CUVIDDECODECREATEINFO.display_area", CUVIDDECODECREATEINFO, display_area);
-    offset!("CUVIDDECODECREATEINFO.OutputFormat", CUVIDDECODECREATEINFO, OutputFormat);
-    offset!("CUVIDDECODECREATEINFO.vidLock", CUVIDDECODECREATEINFO, vidLock);
-    offset!("CUVIDDECODECREATEINFO.target_rect", CUVIDDECODECREATEINFO, target_rect);
-    size!("CUVIDPICPARAMS", CUVIDPICPARAMS);
-    offset!("CUVIDPICPARAMS.CurrPicIdx", CUVIDPICPARAMS, CurrPicIdx);
-    offset!("CUVIDPICPARAMS.pBitstreamData", CUVIDPICPARAMS, pBitstreamData);
-    offset!("CUVIDPICPARAMS.CodecSpecific", CUVIDPICPARAMS, CodecSpecific);
-    size!("CUVIDPROCPARAMS", CUVIDPROCPARAMS);
-    offset!("CUVIDPROCPARAMS.output_stream", CUVIDPROCPARAMS, output_stream);
-    offset!("CUVIDPROCPARAMS.histogram_dptr", CUVIDPROCPARAMS, histogram_dptr);
-    size!("CUVIDGETDECODESTATUS", CUVIDGETDECODESTATUS);
-    size!("CUVIDEOFORMAT", CUVIDEOFORMAT);
-    offset!("CUVIDEOFORMAT.coded_width", CUVIDEOFORMAT, coded_width);
-    offset!("CUVIDEOFORMAT.display_area", CUVIDEOFORMAT, display_area);
-    offset!("CUVIDEOFORMAT.chroma_format", CUVIDEOFORMAT, chroma_format);
-    offset!("CUVIDEOFORMAT.seqhdr_data_length", CUVIDEOFORMAT, seqhdr_data_length);
-    size!("CUVIDSOURCEDATAPACKET", CUVIDSOURCEDATAPACKET);
-    offset!("CUVIDSOURCEDATAPACKET.payload", CUVIDSOURCEDATAPACKET, payload);
-    size!("CUVIDPARSERDISPINFO", CUVIDPARSERDISPINFO);
-    offset!("CUVIDPARSERDISPINFO.timestamp", CUVIDPARSERDISPINFO, timestamp);
-    size!("CUVIDPARSERPARAMS", CUVIDPARSERPARAMS);
-    offset!("CUVIDPARSERPARAMS.pUserData", CUVIDPARSERPARAMS, pUserData);
-    offset!("CUVIDPARSERPARAMS.pfnDisplayPicture", CUVIDPARSERPARAMS, pfnDisplayPicture);
-    offset!("CUVIDPARSERPARAMS.pExtVideoInfo", CUVIDPARSERPARAMS, pExtVideoInfo);
-    size!("NV_ENC_OPEN_ENCODE_SESSION_EX_PARAMS", e::OpenSessionParams);
-    offset!("NV_ENC_OPEN_ENCODE_SESSION_EX_PARAMS.apiVersion", e::OpenSessionParams, apiVersion);
-    size!("NV_ENC_CAPS_PARAM", e::CapsParam);
-    size!("NV_ENC_CREATE_INPUT_BUFFER", e::CreateInputBuffer);
-    offset!("NV_ENC_CREATE_INPUT_BUFFER.inputBuffer", e::CreateInputBuffer, inputBuffer);
-    size!("NV_ENC_CREATE_BITSTREAM_BUFFER", e::CreateBitstreamBuffer);
-    offset!("NV_ENC_CREATE_BITSTREAM_BUFFER.bitstreamBuffer", e::CreateBitstreamBuffer, bitstreamBuffer);
-    size!("NV_ENC_RC_PARAMS", e::RcParams);
-    offset!("NV_ENC_RC_PARAMS.averageBitRate", e::RcParams, averageBitRate);
-    offset!("NV_ENC_RC_PARAMS.minQP", e::RcParams, rest);
-    size!("NV_ENC_CONFIG", e::Config);
-    offset!("NV_ENC_CONFIG.gopLength", e::Config, gopLength);
-    offset!("NV_ENC_CONFIG.monoChromeEncoding", e::Config, monoChromeEncoding);
-    offset!("NV_ENC_CONFIG.rcParams", e::Config, rcParams);
-    offset!("NV_ENC_CONFIG.encodeCodecConfig", e::Config, codec);
-    offset!("NV_ENC_CONFIG.reserved", e::Config, reserved);
-    size!("NV_ENC_CODEC_CONFIG", e::CodecConfig);
-    size!("NV_ENC_PRESET_CONFIG", e::PresetConfig);
-    offset!("NV_ENC_PRESET_CONFIG.presetCfg", e::PresetConfig, presetCfg);
-    size!("NV_ENC_INITIALIZE_PARAMS", e::InitializeParams);
-    offset!("NV_ENC_INITIALIZE_PARAMS.encodeWidth", e::InitializeParams, encodeWidth);
-    offset!("NV_ENC_INITIALIZE_PARAMS.enablePTD", e::InitializeParams, enablePTD);
-    offset!("NV_ENC_INITIALIZE_PARAMS.encodeConfig", e::InitializeParams, encodeConfig);
-    offset!("NV_ENC_INITIALIZE_PARAMS.tuningInfo", e::InitializeParams, tuningInfo);
-    size!("NV_ENC_PIC_PARAMS", e::PicParams);
-    offset!("NV_ENC_PIC_PARAMS.inputBuffer", e::PicParams, inputBuffer);
-    offset!("NV_ENC_PIC_PARAMS.bufferFmt", e::PicParams, bufferFmt);
-    offset!("NV_ENC_PIC_PARAMS.codecPicParams", e::PicParams, codecPicParams);
-    offset!("NV_ENC_PIC_PARAMS.meHintCountsPerBlock", e::PicParams, meHintCountsPerBlock);
-    offset!("NV_ENC_PIC_PARAMS.qpDeltaMap", e::PicParams, qpDeltaMap);
-    size!("NV_ENC_LOCK_BITSTREAM", e::LockBitstream);
-    offset!("NV_ENC_LOCK_BITSTREAM.bitstreamSizeInBytes", e::LockBitstream, bitstreamSizeInBytes);
-    offset!("NV_ENC_LOCK_BITSTREAM.bitstreamBufferPtr", e::LockBitstream, bitstreamBufferPtr);
-    size!("NV_ENC_LOCK_INPUT_BUFFER", e::LockInputBuffer);
-    offset!("NV_ENC_LOCK_INPUT_BUFFER.pitch", e::LockInputBuffer, pitch);
-    size!("NV_ENCODE_API_FUNCTION_LIST", e::FunctionList);
-    offset!("NV_ENCODE_API_FUNCTION_LIST.nvEncGetEncodeCaps", e::FunctionList, nvEncGetEncodeCaps);
-    offset!("NV_ENCODE_API_FUNCTION_LIST.nvEncInitializeEncoder", e::FunctionList, nvEncInitializeEncoder);
-    offset!("NV_ENCODE_API_FUNCTION_LIST.nvEncUnlockInputBuffer", e::FunctionList, nvEncUnlockInputBuffer);
-    offset!("NV_ENCODE_API_FUNCTION_LIST.nvEncDestroyEncoder", e::FunctionList, nvEncDestroyEncoder);
-    offset!(
-        "NV_ENCODE_API_FUNCTION_LIST.nvEncOpenEncodeSessionEx",
-        e::FunctionList,
-        nvEncOpenEncodeSessionEx
+    layout!("CUVIDDECODECAPS", CUVIDDECODECAPS, bIsSupported, nMaxMBCount, nMinHeight);
+    layout!(
+        "CUVIDDECODECREATEINFO",
+        CUVIDDECODECREATEINFO,
+        CodecType,
+        bitDepthMinus8,
+        display_area,
+        OutputFormat,
+        vidLock,
+        target_rect
     );
-    offset!(
-        "NV_ENCODE_API_FUNCTION_LIST.nvEncGetEncodePresetConfigEx",
+    layout!("CUVIDPICPARAMS", CUVIDPICPARAMS, CurrPicIdx, pBitstreamData, CodecSpecific);
+    layout!("CUVIDPROCPARAMS", CUVIDPROCPARAMS, output_stream, histogram_dptr);
+    layout!("CUVIDGETDECODESTATUS", CUVIDGETDECODESTATUS);
+    layout!("CUVIDEOFORMAT", CUVIDEOFORMAT, coded_width, display_area, chroma_format, seqhdr_data_length);
+    layout!("CUVIDSOURCEDATAPACKET", CUVIDSOURCEDATAPACKET, payload);
+    layout!("CUVIDPARSERDISPINFO", CUVIDPARSERDISPINFO, timestamp);
+    layout!("CUVIDPARSERPARAMS", CUVIDPARSERPARAMS, pUserData, pfnDisplayPicture, pExtVideoInfo);
+    layout!("NV_ENC_OPEN_ENCODE_SESSION_EX_PARAMS", e::OpenSessionParams, apiVersion);
+    layout!("NV_ENC_CAPS_PARAM", e::CapsParam);
+    layout!("NV_ENC_CREATE_INPUT_BUFFER", e::CreateInputBuffer, inputBuffer);
+    layout!("NV_ENC_CREATE_BITSTREAM_BUFFER", e::CreateBitstreamBuffer, bitstreamBuffer);
+    layout!("NV_ENC_RC_PARAMS", e::RcParams, averageBitRate);
+    rows.push(("NV_ENC_RC_PARAMS.minQP".into(), offset_of!(e::RcParams, rest).to_string()));
+    layout!("NV_ENC_CONFIG", e::Config, gopLength, monoChromeEncoding, rcParams, reserved);
+    rows.push(("NV_ENC_CONFIG.encodeCodecConfig".into(), offset_of!(e::Config, codec).to_string()));
+    layout!("NV_ENC_CODEC_CONFIG", e::CodecConfig);
+    layout!("NV_ENC_PRESET_CONFIG", e::PresetConfig, presetCfg);
+    layout!(
+        "NV_ENC_INITIALIZE_PARAMS",
+        e::InitializeParams,
+        encodeWidth,
+        enablePTD,
+        encodeConfig,
+        tuningInfo
+    );
+    layout!(
+        "NV_ENC_PIC_PARAMS",
+        e::PicParams,
+        inputBuffer,
+        bufferFmt,
+        codecPicParams,
+        meHintCountsPerBlock,
+        qpDeltaMap
+    );
+    layout!("NV_ENC_LOCK_BITSTREAM", e::LockBitstream, bitstreamSizeInBytes, bitstreamBufferPtr);
+    layout!("NV_ENC_LOCK_INPUT_BUFFER", e::LockInputBuffer, pitch);
+    layout!(
+        "NV_ENCODE_API_FUNCTION_LIST",
         e::FunctionList,
+        nvEncGetEncodeCaps,
+        nvEncInitializeEncoder,
+        nvEncUnlockInputBuffer,
+        nvEncDestroyEncoder,
+        nvEncOpenEncodeSessionEx,
         nvEncGetEncodePresetConfigEx
     );
     rows.extend(values());
@@ -105,12 +79,12 @@ fn ours() -> Vec<(&'static str, String)> {
 }
 
 /// Enumerators, version words, word indices and GUIDs.
-fn values() -> Vec<(&'static str, String)> {
+fn values() -> Vec<(String, String)> {
     let guid = |g: e::Guid| {
         let tail: String = g.3.iter().map(|b| format!("{b:02x}")).collect();
         format!("{:08x}{:04x}{:04x}{tail}", g.0, g.1, g.2)
     };
-    let numbers: [(&str, u64); 25] = [
+    let numbers: [(&str, u64); 28] = [
         ("cudaVideoCodec_H264", CODEC_H264 as u64),
         ("cudaVideoCodec_HEVC", CODEC_HEVC as u64),
         ("cudaVideoSurfaceFormat_YUV444_16Bit", SURFACE_YUV444_16 as u64),
@@ -136,8 +110,6 @@ fn values() -> Vec<(&'static str, String)> {
         ("NV_ENC_ERR_UNSUPPORTED_DEVICE", e::UNSUPPORTED_DEVICE.into()),
         ("NV_ENC_ERR_NEED_MORE_INPUT", e::NEED_MORE_INPUT.into()),
         ("NV_ENC_ERR_RESOURCE_NOT_MAPPED", e::STATUS.len() as u64 - 1),
-    ];
-    let more: [(&str, u64); 3] = [
         ("NV_ENC_BUFFER_FORMAT_YUV444_10BIT", e::FORMAT_YUV444_10.into()),
         ("NV_ENC_PARAMS_RC_CBR", e::RC_CBR.into()),
         ("NV_ENC_TUNING_INFO_LOSSLESS", e::TUNING_LOSSLESS.into()),
@@ -153,8 +125,8 @@ fn values() -> Vec<(&'static str, String)> {
         ("NV_ENC_HEVC_PROFILE_FREXT_GUID", e::PROFILE_HEVC_FREXT),
         ("NV_ENC_PRESET_P4_GUID", e::PRESET_P4),
     ];
-    let numbers = numbers.into_iter().chain(more).map(|(name, v)| (name, v.to_string()));
-    numbers.chain(guids.map(|(name, g)| (name, guid(g)))).collect()
+    let numbers = numbers.into_iter().map(|(name, v)| (name.into(), v.to_string()));
+    numbers.chain(guids.map(|(name, g)| (name.into(), guid(g)))).collect()
 }
 
 #[test]
@@ -166,7 +138,7 @@ fn layouts_match_the_c_headers() {
     let theirs: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(' ')).collect();
     let ours = ours();
     let wrong: Vec<_> =
-        ours.iter().filter(|(name, value)| theirs.get(name) != Some(&value.as_str())).collect();
+        ours.iter().filter(|(name, value)| theirs.get(name.as_str()) != Some(&value.as_str())).collect();
     assert!(wrong.is_empty(), "differ from the header: {wrong:?}");
     assert_eq!(ours.len(), theirs.len(), "a line of layouts.c is not checked here");
 }

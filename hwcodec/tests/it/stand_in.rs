@@ -85,44 +85,29 @@ fn expected_hash(frame: &Frame) -> u32 {
 #[test]
 fn nvenc_is_told_the_format_the_rate_and_every_sample() {
     let Some(stand_in) = StandIn::build() else { return };
+    use Standard::{H264, Hevc};
+    // Format, monochrome, chroma, rate control, QP, bit rate, lossless.
     let cases = [
-        (
-            settings(Standard::H264, Chroma::C420, 8, Rate::Qp(23.0)),
-            "format 1 mono 0 chroma 1 depth 8 rc 0 qp 23 rate 0 lossless 0",
-        ),
-        (
-            settings(Standard::H264, Chroma::C400, 8, Rate::Qp(5.0)),
-            "format 1 mono 1 chroma 1 depth 8 rc 0 qp 5 rate 0 lossless 0",
-        ),
-        (
-            settings(Standard::H264, Chroma::C444, 8, Rate::Lossless),
-            "format 1000 mono 0 chroma 3 depth 8 rc 0 qp 0 rate 0 lossless 1",
-        ),
-        (
-            settings(Standard::Hevc, Chroma::C420, 10, Rate::Bits(2.0)),
-            "format 10000 mono 0 chroma 1 depth 10 rc 2 qp 0 rate 25200 lossless 0",
-        ),
-        (
-            settings(Standard::Hevc, Chroma::C444, 10, Rate::Lossless),
-            "format 100000 mono 0 chroma 3 depth 10 rc 0 qp 0 rate 0 lossless 1",
-        ),
-        (
-            settings(Standard::Hevc, Chroma::C444, 8, Rate::Qp(30.0)),
-            "format 1000 mono 0 chroma 3 depth 8 rc 0 qp 30 rate 0 lossless 0",
-        ),
+        (H264, Chroma::C420, 8, Rate::Qp(23.0), [1, 0, 1, 0, 23, 0, 0]),
+        (H264, Chroma::C400, 8, Rate::Qp(5.0), [1, 1, 1, 0, 5, 0, 0]),
+        (H264, Chroma::C444, 8, Rate::Lossless, [1000, 0, 3, 0, 0, 0, 1]),
+        (Hevc, Chroma::C420, 10, Rate::Bits(2.0), [10000, 0, 1, 2, 0, 25200, 0]),
+        (Hevc, Chroma::C444, 10, Rate::Lossless, [100000, 0, 3, 0, 0, 0, 1]),
+        (Hevc, Chroma::C444, 8, Rate::Qp(30.0), [1000, 0, 3, 0, 30, 0, 0]),
     ];
-    for (settings, told) in cases {
+    for (standard, chroma, depth, rate, [format, mono, idc, rc, qp, bits, lossless]) in cases {
+        let told = format!(
+            "format {format} mono {mono} chroma {idc} depth {depth} rc {rc} qp {qp} rate {bits} lossless {lossless}"
+        );
+        let settings = settings(standard, chroma, depth, rate);
         let mut session = stand_in.open().unwrap();
         session.start(settings).unwrap();
         // More frames than the ring holds: buffers must come round.
         let frames = frames(&settings, RING * 2 + 1);
         let pieces = session.encode(&frames).unwrap();
         for (n, (piece, frame)) in pieces.iter().zip(&frames).enumerate() {
-            let expected = format!(
-                "frame {n} {} 20x14 {told} samples {:08x}",
-                settings.standard.name(),
-                expected_hash(frame)
-            );
+            let (name, hash) = (standard.name(), expected_hash(frame));
+            let expected = format!("frame {n} {name} 20x14 {told} samples {hash:08x}");
             assert_eq!(std::str::from_utf8(piece).unwrap(), expected);
         }
         assert_eq!(pieces.len(), frames.len());

@@ -5,7 +5,6 @@
 
 use crate::Error;
 
-/// Reads bits from RBSP bytes.
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     data: &'a [u8],
@@ -13,22 +12,18 @@ pub struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// Starts at the first bit.
     pub fn new(data: &'a [u8]) -> Self {
         Self { data, bit: 0 }
     }
 
-    /// Bits read so far.
     pub fn position(&self) -> u64 {
         self.bit
     }
 
-    /// Bits left.
     pub fn remaining(&self) -> u64 {
         self.data.len() as u64 * 8 - self.bit
     }
 
-    /// True on a byte boundary.
     pub fn is_aligned(&self) -> bool {
         self.bit.is_multiple_of(8)
     }
@@ -67,7 +62,6 @@ impl<'a> BitReader<'a> {
         if n == 0 { 0 } else { (self.window() >> (64 - n)) as u32 }
     }
 
-    /// Moves `n` bits on.
     #[inline]
     pub fn skip(&mut self, n: u32) -> Result<(), Error> {
         if u64::from(n) > self.remaining() {
@@ -115,15 +109,18 @@ impl<'a> BitReader<'a> {
         Ok(if code & 1 == 1 { (code + 1) / 2 } else { -(code / 2) } as i32)
     }
 
+    /// Position of rbsp_stop_one_bit, the last that is set; 0 where none is.
+    pub fn stop_bit(&self) -> u64 {
+        let last = self.data.iter().rposition(|&b| b != 0);
+        last.map_or(0, |last| last as u64 * 8 + 7 - u64::from(self.data[last].trailing_zeros()))
+    }
+
     /// more_rbsp_data(): false when only rbsp_trailing_bits() is left.
     pub fn more_rbsp_data(&self) -> bool {
-        let Some(last) = self.data.iter().rposition(|&b| b != 0) else { return false };
-        let stop_bit = last as u64 * 8 + 7 - u64::from(self.data[last].trailing_zeros());
-        self.bit < stop_bit
+        self.bit < self.stop_bit()
     }
 }
 
-/// Writes bits into RBSP bytes.
 #[derive(Debug, Clone, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
@@ -133,17 +130,14 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
-    /// An empty writer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bits written so far.
     pub fn position(&self) -> u64 {
         self.bytes.len() as u64 * 8 + u64::from(self.pending_bits)
     }
 
-    /// True on a byte boundary.
     pub fn is_aligned(&self) -> bool {
         self.pending_bits == 0
     }

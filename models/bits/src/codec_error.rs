@@ -12,7 +12,6 @@ pub enum CodecError {
     /// The stream breaks a rule of the standard, or ends early.
     #[error("{what} (NAL unit {nal} at byte {offset})")]
     Invalid { what: String, nal: usize, offset: u64 },
-    /// The byte stream holds no picture.
     #[error("no picture in {bytes} bytes: expected Annex B NAL units that start with 00 00 01")]
     NoPicture { bytes: usize },
     /// A frame or a setting that the encoder cannot take.
@@ -38,8 +37,12 @@ impl From<Error> for BitstreamError {
     }
 }
 
+/// A broken rule, as the result of whatever found it.
+pub fn invalid<T>(what: impl Into<String>) -> Result<T, BitstreamError> {
+    Err(BitstreamError::invalid(what))
+}
+
 impl BitstreamError {
-    /// A broken rule.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }

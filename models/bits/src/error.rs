@@ -4,10 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The payload ended inside a syntax element.
     #[error("the data ends at bit {bit} inside a syntax element")]
     EndOfData { bit: u64 },
-    /// An Exp-Golomb code longer than 32 bits of prefix.
     #[error("Exp-Golomb code at bit {bit} is longer than any valid code")]
     BadExpGolomb { bit: u64 },
     /// More reflections than coordinates, or one out of range.
@@ -16,7 +14,6 @@ pub enum Error {
     /// Code lengths that no prefix code has, or bits that are no code of it.
     #[error("no Huffman code at bit {bit}")]
     BadHuffman { bit: u64 },
-    /// A frame whose dimensions, depth or sample count do not agree.
     #[error("frame: {what}")]
     BadFrame { what: String },
 }

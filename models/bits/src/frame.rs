@@ -3,11 +3,12 @@
 use crate::Error;
 
 /// How chroma planes relate to luma (`chroma_format_idc` of both standards).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Chroma {
     /// 4:0:0, luma alone.
     C400,
     /// 4:2:0, chroma halved both ways.
+    #[default]
     C420,
     /// 4:2:2, chroma halved horizontally.
     C422,
@@ -21,7 +22,6 @@ impl Chroma {
         [Self::C400, Self::C420, Self::C422, Self::C444].get(idc as usize).copied()
     }
 
-    /// `chroma_format_idc`.
     pub fn idc(self) -> u32 {
         self as u32
     }
@@ -88,14 +88,19 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane filled with one value.
     pub fn filled(width: usize, height: usize, value: u16) -> Self {
         Self { width, height, samples: vec![value; width * height] }
     }
 
-    /// Row `y`.
     pub fn row(&self, y: usize) -> &[u16] {
         &self.samples[y * self.width..][..self.width]
+    }
+
+    /// The samples from a column and row on, so many across and down.
+    pub fn crop(&self, (left, top): (usize, usize), (width, height): (usize, usize)) -> Self {
+        let mut samples = Vec::with_capacity(width * height);
+        (top..top + height).for_each(|y| samples.extend_from_slice(&self.row(y)[left..][..width]));
+        Self { width, height, samples }
     }
 
     /// Row `y`, to write.
@@ -152,15 +157,11 @@ impl Frame {
         let limit = ((1u32 << depth) - 1) as u16;
         for c in 0..chroma.planes() {
             let (w, h) = chroma.plane_size(c, width, height);
-            let count = w * h;
-            let samples: Vec<u16> = if depth == 8 {
-                let (head, tail) = rest.split_at(count);
-                rest = tail;
-                head.iter().map(|&b| u16::from(b)).collect()
-            } else {
-                let (head, tail) = rest.split_at(count * 2);
-                rest = tail;
-                head.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect()
+            let (head, tail) = rest.split_at(w * h * if depth == 8 { 1 } else { 2 });
+            rest = tail;
+            let samples: Vec<u16> = match depth {
+                8 => head.iter().map(|&b| u16::from(b)).collect(),
+                _ => head.as_chunks().0.iter().map(|&b| u16::from_le_bytes(b)).collect(),
             };
             if let Some(at) = samples.iter().position(|&s| s > limit) {
                 return Err(Error::BadFrame {
@@ -204,17 +205,14 @@ impl Frame {
         }
     }
 
-    /// Luma width.
     pub fn width(&self) -> usize {
         self.planes[0].width
     }
 
-    /// Luma height.
     pub fn height(&self) -> usize {
         self.planes[0].height
     }
 
-    /// Samples in all planes.
     pub fn samples(&self) -> usize {
         self.planes.iter().map(|p| p.samples.len()).sum()
     }

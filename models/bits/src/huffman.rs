@@ -5,7 +5,6 @@
 
 use crate::{BitReader, BitWriter, Error};
 
-/// Longest code.
 pub const MAX_LENGTH: u32 = 15;
 
 /// A prefix code: a length for each symbol, zero for symbols that never occur.
@@ -83,13 +82,11 @@ impl Code {
         Ok(Self::from_lengths(lengths))
     }
 
-    /// Appends one symbol.
     pub fn put(&self, writer: &mut BitWriter, symbol: u8) {
         let symbol = usize::from(symbol);
         writer.bits(self.codes[symbol].into(), self.lengths[symbol].into());
     }
 
-    /// A decoder for this code.
     pub fn decoder(&self) -> Decoder {
         let mut table = vec![(0, 0); 1 << MAX_LENGTH];
         for (symbol, (&length, &code)) in self.lengths.iter().zip(&self.codes).enumerate() {
@@ -110,7 +107,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The next symbol.
     pub fn get(&self, reader: &mut BitReader<'_>) -> Result<u8, Error> {
         let (symbol, length) = self.table[reader.peek(MAX_LENGTH) as usize];
         if length == 0 {

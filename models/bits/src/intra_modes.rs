@@ -2,9 +2,7 @@
 //! 7.3.8.5): three candidates by place, the other 32 by number. Both sides of
 //! the H.265 codec and the Trinity codec name their modes so.
 
-/// INTRA_PLANAR.
 pub const PLANAR: u8 = 0;
-/// INTRA_DC.
 pub const DC: u8 = 1;
 /// INTRA_ANGULAR26.
 pub const VERTICAL: u8 = 26;

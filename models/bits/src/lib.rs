@@ -33,7 +33,7 @@ pub mod search;
 pub mod vui;
 
 pub use bits::{BitReader, BitWriter};
-pub use codec_error::{BitstreamError, CodecError};
+pub use codec_error::{BitstreamError, CodecError, invalid};
 pub use coded::{Coded, check_frames, mean_squared_error, squared_error};
 pub use error::Error;
 pub use frame::{Chroma, Colour, Frame, Plane};

@@ -12,7 +12,6 @@ const LEAST: u32 = 1 << 24;
 /// Bytes that bring all of the interval's lower end out.
 const FLUSH: usize = 4;
 
-/// Writes bits.
 #[derive(Debug)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -62,13 +61,7 @@ impl Encoder {
 
     fn shift(&mut self) {
         if self.low >> 32 != 0 {
-            // The carry runs back over bytes that were all ones.
-            for byte in self.bytes.iter_mut().rev() {
-                *byte = byte.wrapping_add(1);
-                if *byte != 0 {
-                    break;
-                }
-            }
+            carry(&mut self.bytes);
         }
         self.bytes.push((self.low >> 24) as u8);
         self.low = (self.low & 0x00ff_ffff) << 8;
@@ -83,6 +76,17 @@ impl Encoder {
     }
 }
 
+/// Adds one to the last of some bytes; the carry runs back over those that were all ones.
+#[cold]
+pub(crate) fn carry(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            break;
+        }
+    }
+}
+
 /// Reads what an [`Encoder`] wrote. Beyond the end it reads zeros, and
 /// remembers how many.
 #[derive(Debug)]
@@ -94,7 +98,6 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the first byte of an encoder's.
     pub fn new(bytes: &'a [u8]) -> Self {
         let mut decoder = Self { bytes, position: 0, code: 0, range: u32::MAX };
         for _ in 0..FLUSH {

@@ -66,7 +66,6 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Every preset, from quick to thorough.
     pub const ALL: [Self; 4] = [Self::Fast, Self::Medium, Self::Slow, Self::Best];
 
     /// As the command line writes it.

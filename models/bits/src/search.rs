@@ -27,7 +27,6 @@ pub struct Tried<S> {
     pub under: Option<(S, f64)>,
     pub over: Option<(S, f64)>,
     pub last: (S, f64),
-    /// Trials made.
     pub count: usize,
 }
 

@@ -60,7 +60,6 @@ impl Start {
         }
     }
 
-    /// Whether nothing is said.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -24,33 +24,25 @@ use trinity_numeric::random::Lcg;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Uniform numbers in 0…1.
-struct Random(Lcg);
+fn below(random: &mut Lcg, bound: usize) -> usize {
+    random.bits31() as usize % bound
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0.bits31()
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.next() as usize % bound
-    }
-
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 7) as f32 / (1u64 << 24) as f32
-    }
+/// The root of the mean square.
+fn deviation(values: &[f32]) -> f32 {
+    (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt()
 }
 
 /// Rows and columns of different scale, drift down the rows, some outliers.
-fn values(rows: usize, cols: usize, random: &mut Random) -> Vec<f32> {
+fn values(rows: usize, cols: usize, random: &mut Lcg) -> Vec<f32> {
     let mut above = vec![0.0f32; cols];
     let mut out = Vec::with_capacity(rows * cols);
     for row in 0..rows {
         let row_scale = 0.3 + (row % 7) as f32 * 0.5;
         for (col, above) in above.iter_mut().enumerate() {
-            let noise: f32 = (0..4).map(|_| random.unit() - 0.5).sum();
+            let noise: f32 = (0..4).map(|_| random.uniform() - 0.5).sum();
             *above = 0.7 * *above + noise * (1.0 + (col % 5) as f32);
-            let outlier = if random.below(500) == 0 { 60.0 * noise } else { 0.0 };
+            let outlier = if below(random, 500) == 0 { 60.0 * noise } else { 0.0 };
             out.push((*above + outlier + if col % 11 == 3 { 20.0 } else { 0.0 }) * row_scale);
         }
     }
@@ -191,19 +183,24 @@ struct Case {
     outside: bool,
 }
 
-/// As gates code.
-fn settings() -> Settings {
-    Settings { analysis: Analysis::Whole, ..Settings::default() }
+impl Case {
+    /// Under a trellis of eight states, coded as gates do.
+    fn new(values: Vec<f32>, rows: usize, cols: usize) -> Self {
+        let settings = Settings { analysis: Analysis::Whole, ..Settings::default() };
+        let (step, states, fixed) = (0.35, 3, Fixed::default());
+        let (change, damage, outside): (fn(&mut Plan, &mut [f32]), _, _) = (|_, _| (), false, false);
+        Self { values, rows, cols, step, states, fixed, settings, change, damage, outside }
+    }
 }
 
 /// A plane of samples: slopes, edges and noise, up to `most`.
-fn samples(rows: usize, cols: usize, most: f32, random: &mut Random) -> Vec<f32> {
+fn samples(rows: usize, cols: usize, most: f32, random: &mut Lcg) -> Vec<f32> {
     let mut out = Vec::with_capacity(rows * cols);
     for row in 0..rows {
         for col in 0..cols {
             let slope = (row + 2 * col) as f32 / (rows + 2 * cols) as f32;
             let edge = if (row / 9 + col / 13) % 3 == 0 { 0.4 } else { 0.0 };
-            let value = most * (slope + edge + 0.1 * (random.unit() - 0.5));
+            let value = most * (slope + edge + 0.1 * (random.uniform() - 0.5));
             out.push(value.round_ties_even().clamp(0.0, most));
         }
     }
@@ -211,13 +208,11 @@ fn samples(rows: usize, cols: usize, most: f32, random: &mut Random) -> Vec<f32>
 }
 
 fn cases(large: bool) -> Vec<Case> {
-    let mut random = Random(Lcg(19));
+    let mut random = Lcg(19);
     let mut cases = Vec::new();
     let mut add = |rows: usize, cols: usize, step: f32, states: u32, change: fn(&mut Plan, &mut [f32])| {
         let values = values(rows, cols, &mut random);
-        let (settings, fixed) = (settings(), Fixed::default());
-        let (damage, outside) = (true, false);
-        cases.push(Case { values, rows, cols, step, states, fixed, settings, change, damage, outside });
+        cases.push(Case { step, states, change, damage: true, ..Case::new(values, rows, cols) });
     };
     fn no_prediction(plan: &mut Plan, _: &mut [f32]) {
         plan.above.fill(0);
@@ -311,21 +306,7 @@ fn cases(large: bool) -> Vec<Case> {
         let (rows, cols) = (40, 150 + 32 * at);
         let mut short = values(rows, cols, &mut random);
         shorten(&mut short, cols, format);
-        let change: fn(&mut Plan, &mut [f32]) = no_prediction;
-        let (step, settings, fixed) = (0.35, settings(), Fixed::default());
-        let (states, damage, outside) = (3, false, false);
-        cases.push(Case {
-            values: short,
-            rows,
-            cols,
-            step,
-            states,
-            fixed,
-            settings,
-            change,
-            damage,
-            outside,
-        });
+        cases.push(Case { change: no_prediction, ..Case::new(short, rows, cols) });
     }
     let planes =
         [(64, 480, 255.0, Family::Dct), (150, 32, 255.0, Family::None), (50, 300, 1023.0, Family::Dct)];
@@ -338,34 +319,19 @@ fn cases(large: bool) -> Vec<Case> {
             gates: true,
             ..Fixed::default()
         };
-        let (step, states, settings) = (most / 64.0, 0, settings());
-        let (change, damage, outside): (fn(&mut Plan, &mut [f32]), _, _) = (|_, _| (), true, false);
-        cases.push(Case {
-            values: plane,
-            rows,
-            cols,
-            step,
-            states,
-            fixed,
-            settings,
-            change,
-            damage,
-            outside,
-        });
+        let (step, states, damage) = (most / 64.0, 0, true);
+        cases.push(Case { step, states, fixed, damage, ..Case::new(plane, rows, cols) });
     }
-    let budget = Settings { tile_budget: Some(2600), ..settings() };
-    cases.push(Case { settings: budget, outside: false, ..outside(&mut random, |_, _| ()) });
-    cases.push(outside(&mut random, |plan, _| plan.log2_lanes = 4));
+    let mut within = Case::new(values(40, 256, &mut random), 40, 256);
+    within.settings.tile_budget = Some(2600);
+    let mut outside = Case::new(values(40, 256, &mut random), 40, 256);
+    outside.change = |plan, _| plan.log2_lanes = 4;
+    outside.outside = true;
+    cases.extend([within, outside]);
     cases
 }
 
-fn outside(random: &mut Random, change: fn(&mut Plan, &mut [f32])) -> Case {
-    let (rows, cols) = (40, 256);
-    let (values, settings, fixed) = (values(rows, cols, random), settings(), Fixed::default());
-    Case { values, rows, cols, step: 0.35, states: 3, fixed, settings, change, damage: false, outside: true }
-}
-
-fn write(out: &mut Out, mut case: Case, random: &mut Random) -> Outcome<()> {
+fn write(out: &mut Out, mut case: Case, random: &mut Lcg) -> Outcome<()> {
     let budgeted = case.settings.tile_budget.is_some();
     let (effort, log2_states, fixed) = (Effort::Fast, case.states, case.fixed);
     let options = Options { effort, log2_states, budgeted, fixed, ..Options::default() };
@@ -387,13 +353,13 @@ fn write(out: &mut Out, mut case: Case, random: &mut Random) -> Outcome<()> {
         out.tile(&coder, &place, &words, encoded, case.outside);
         if case.damage {
             let mut damaged = words.clone();
-            match random.below(4) {
-                0 => damaged.truncate(random.below(words.len())),
-                1 => damaged.extend((0..=random.below(20)).map(|word| word as u16)),
-                2 => damaged[random.below(3)] ^= 1 << random.below(16),
+            match below(random, 4) {
+                0 => damaged.truncate(below(random, words.len())),
+                1 => damaged.extend((0..=below(random, 20)).map(|word| word as u16)),
+                2 => damaged[below(random, 3)] ^= 1 << below(random, 16),
                 _ => {
-                    let at = random.below(words.len());
-                    damaged[at] ^= 1 << random.below(16);
+                    let at = below(random, words.len());
+                    damaged[at] ^= 1 << below(random, 16);
                 }
             }
             out.tile(&coder, &place, &damaged, None, false);
@@ -449,7 +415,7 @@ fn in_profile(coder: &Coder, place: &Tile, words: &[u16]) -> bool {
 
 /// Tiles of streams that are kept in folders, each as it is, damaged, and again.
 fn write_streams(path: &str, folders: &[String]) -> Outcome<()> {
-    let (mut out, mut random) = (Out::default(), Random(Lcg(23)));
+    let (mut out, mut random) = (Out::default(), Lcg(23));
     for folder in folders {
         let mut files: Vec<_> =
             std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -466,8 +432,8 @@ fn write_streams(path: &str, folders: &[String]) -> Outcome<()> {
             for index in 0..count {
                 let (place, words) = (coder.plan.tile(index), stream.words(index));
                 let mut changed = words.clone();
-                let at = random.below(changed.len().max(1));
-                changed.get_mut(at).into_iter().for_each(|word| *word ^= 1 << random.below(16));
+                let at = below(&mut random, changed.len().max(1));
+                changed.get_mut(at).into_iter().for_each(|word| *word ^= 1 << below(&mut random, 16));
                 for words in [&words, &changed, &words] {
                     let refused = !in_profile(&coder, &place, words);
                     out.tile(&coder, &place, words, None, refused);
@@ -491,7 +457,7 @@ fn write_groups(transform: &str, path: &str, tensors: &[String]) -> Outcome<()> 
     let mut groups: Vec<(bool, bool, [i32; 32])> = Vec::new();
     for tensor in tensors {
         for (_, cols, values) in read(tensor, 1 << 14)?.into_iter().take(1) {
-            let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
+            let deviation = deviation(&values);
             let target =
                 |&v: &f32| ((v / (0.3 * deviation) * 16.0).round_ties_even() as i32).clamp(-8192, 8192);
             for row in values.chunks_exact(cols) {
@@ -501,21 +467,22 @@ fn write_groups(transform: &str, path: &str, tensors: &[String]) -> Outcome<()> 
             }
         }
     }
-    let mut random = Random(Lcg(7));
+    let mut random = Lcg(7);
     while tensors.is_empty() && groups.len() < 4000 {
-        let (transformed, whole) = (random.below(8) != 0, random.below(8) != 0);
-        let most = if transformed && whole { 1 << random.below(14) } else { (1 << 20) - 64 };
+        let mut below = |bound: usize| below(&mut random, bound);
+        let (transformed, whole) = (below(8) != 0, below(8) != 0);
+        let most = if transformed && whole { 1 << below(14) } else { (1 << 20) - 64 };
         // Every bound is met: all at the most, with the signs of a row of the matrix.
-        let row = random.below(64);
+        let row = below(64);
         let mut target = |i: usize| match analysis.get(32 * row + i) {
-            Some(&weight) if random.below(64) != 0 => {
+            Some(&weight) if below(64) != 0 => {
                 if weight < 0 {
                     -(most as i32)
                 } else {
                     most as i32
                 }
             }
-            _ => random.below(2 * most + 1) as i32 - most as i32,
+            _ => below(2 * most + 1) as i32 - most as i32,
         };
         groups.push((transformed, whole, std::array::from_fn(&mut target)));
     }
@@ -563,7 +530,7 @@ fn main() -> Outcome<()> {
     };
     let usage = "usage: rtl FILE [--large] [--states N] [--transform NAME] [TENSORS.safetensors...]";
     let (path, tensors) = arguments.split_first().ok_or(usage)?;
-    let mut random = Random(Lcg(4));
+    let mut random = Lcg(4);
     let mut out = Out::default();
     let cases = if tensors.is_empty() { cases(large) } else { Vec::new() };
     for case in cases {
@@ -572,11 +539,8 @@ fn main() -> Outcome<()> {
     for path in tensors {
         // One tensor of a file, or all: 65536 values of each.
         for (rows, cols, values) in read(path, 1 << 16)?.into_iter().take(if large { 99 } else { 1 }) {
-            let deviation = (values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32).sqrt();
-            let (step, settings) = (deviation * 0.3, settings());
-            let change: fn(&mut Plan, &mut [f32]) = |_, _| ();
-            let (states, damage, outside) = (states.ilog2(), false, false);
-            let case = Case { values, rows, cols, step, states, fixed, settings, change, damage, outside };
+            let (step, states) = (deviation(&values) * 0.3, states.ilog2());
+            let case = Case { step, states, fixed, ..Case::new(values, rows, cols) };
             write(&mut out, case, &mut random)?;
         }
     }

@@ -1,6 +1,5 @@
 //! Where bits went: what every tile counts and a report adds up.
 
-/// Bits by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bits {
     /// Stream and tile headers.
@@ -16,12 +15,10 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// All of them.
     pub fn total(&self) -> f64 {
         self.headers + self.prediction + self.side + self.symbols + self.raw
     }
 
-    /// Adds another tile's.
     pub fn add(&mut self, other: &Self) {
         self.headers += other.headers;
         self.prediction += other.prediction;

@@ -18,16 +18,14 @@
 //!
 //! Knows matrices of single-precision values; knows no files and no tensors'
 //! names. The bitstream is described in `src/format/line/FORMAT.md`.
-pub use crate::entropy::line::coder::{Coder, LIMIT, TRANSFORM_LIMIT, UNITS, next_state, units};
+pub use crate::entropy::line::coder::{Coder, LIMIT, UNITS, units};
 pub use crate::entropy::line::parse::parse_with;
 pub use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE, SCALE_BITS, Slot, Table};
-pub use crate::entropy::line::tile::{Exception, LEAST_STATE, MAX_GAIN, Parsed, TAIL, parse, steps, write};
+pub use crate::entropy::line::tile::{Exception, Parsed, TAIL, parse, steps, write};
 pub use crate::format::line::device::{Cpu, Device};
 pub use crate::format::line::error::Error;
 pub use crate::format::line::numbers;
-pub use crate::format::line::plan::{
-    BASE_CLASSES, CLASSES, MAX_CLASS, MAX_PAIRS, MAX_TILE, Plan, Tile, Transform, UNIT_CLASS, check_density,
-};
+pub use crate::format::line::plan::{CLASSES, MAX_CLASS, Plan, Tile, Transform, check_density};
 pub use crate::format::line::stream::{
     CodedTile, LAMBDA, Settings, Stream, decode, encode, encode_tile, encode_with, in_turn,
 };

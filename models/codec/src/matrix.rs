@@ -3,7 +3,6 @@
 use crate::Error;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-/// A matrix in row order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     pub rows: usize,
@@ -25,7 +24,6 @@ impl Matrix {
         Ok(Self { rows, cols, values: values.to_vec() })
     }
 
-    /// Rows become columns.
     pub fn transposed(&self) -> Self {
         let Self { rows, cols, .. } = *self;
         let mut values = vec![0.0; self.values.len()];

@@ -583,7 +583,7 @@ fn a_rotation_is_taken_where_it_pays_and_left_where_it_does_not() {
     let noise = gaussian(rows * cols, 90);
     // A loud column is known by its scale; spikes anywhere are spread by the rotation.
     let loud = |i: usize| noise[i] * if i % 128 == 7 { 30.0 } else { 1.0 };
-    let spikes = |i: usize| if i % 97 == 0 { 20.0 } else { 0.3 * noise[i] };
+    let spikes = |i: usize| if i.is_multiple_of(97) { 20.0 } else { 0.3 * noise[i] };
     for (value, name) in [(&loud as &dyn Fn(usize) -> f32, "none"), (&spikes, "either")] {
         let values: Vec<f32> = (0..rows * cols).map(value).collect();
         let (encoded, ..) = coded(&values, (rows, cols), &profile, Rate::Bits(3.0));

@@ -4,10 +4,10 @@
 
 use crate::intra::{Available, Edge};
 use crate::macroblock::MbKind;
-use crate::picture::{Window, available_4x4, available_8x8};
+use crate::picture::{Window, available};
 use crate::quant::LevelScale;
 use crate::tables::{BLOCK_X, BLOCK_Y, ZIGZAG_4X4, ZIGZAG_8X8};
-use crate::transform::{forward_4x4, forward_8x8, inverse_4x4, inverse_8x8, scale_4x4, scale_8x8};
+use crate::transform::{forward_4x4, forward_8x8, inverse_4x4, inverse_8x8, scale_block};
 
 /// Blocks of `N` × `N` samples, `LEN` in all.
 pub trait BlockSize<const N: usize, const LEN: usize> {
@@ -21,7 +21,6 @@ pub trait BlockSize<const N: usize, const LEN: usize> {
 
     /// Column and row of block `index` in decoding order, in its own size.
     fn place(index: usize) -> (usize, usize);
-    fn available(x: usize, y: usize, mb: Available) -> Available;
     /// The neighbours of the block at (x, y), ready to predict from.
     fn edge(window: &Window, x: usize, y: usize, mb: Available, depth: u32) -> Edge<N>;
     /// The level scale of a list at QP′ % 6.
@@ -68,13 +67,8 @@ impl BlockSize<4, 16> for Four {
     }
 
     #[inline(always)]
-    fn available(x: usize, y: usize, mb: Available) -> Available {
-        available_4x4(x, y, mb)
-    }
-
-    #[inline(always)]
     fn edge(window: &Window, x: usize, y: usize, mb: Available, depth: u32) -> Edge<4> {
-        window.edge(4 * x, 4 * y, Self::available(x, y, mb), depth)
+        window.edge(4 * x, 4 * y, available(x, y, 3, mb), depth)
     }
 
     #[inline(always)]
@@ -84,7 +78,7 @@ impl BlockSize<4, 16> for Four {
 
     #[inline(always)]
     fn rebuild(levels: &mut [i32; 16], scale: &[i32; 16], qp_per: u32) {
-        scale_4x4(levels, scale, qp_per);
+        scale_block(levels, scale, qp_per);
         inverse_4x4(levels);
     }
 
@@ -104,13 +98,8 @@ impl BlockSize<8, 64> for Eight {
     }
 
     #[inline(always)]
-    fn available(x: usize, y: usize, mb: Available) -> Available {
-        available_8x8(x, y, mb)
-    }
-
-    #[inline(always)]
     fn edge(window: &Window, x: usize, y: usize, mb: Available, depth: u32) -> Edge<8> {
-        window.edge::<8>(8 * x, 8 * y, Self::available(x, y, mb), depth).filtered()
+        window.edge::<8>(8 * x, 8 * y, available(x, y, 1, mb), depth).filtered()
     }
 
     #[inline(always)]
@@ -120,7 +109,7 @@ impl BlockSize<8, 64> for Eight {
 
     #[inline(always)]
     fn rebuild(levels: &mut [i32; 64], scale: &[i32; 64], qp_per: u32) {
-        scale_8x8(levels, scale, qp_per);
+        scale_block(levels, scale, qp_per);
         inverse_8x8(levels);
     }
 

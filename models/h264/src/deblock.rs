@@ -29,12 +29,6 @@ pub struct PictureFilter<'a> {
     pub chroma: Chroma,
 }
 
-impl std::fmt::Debug for PictureFilter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PictureFilter").field("slices", &self.slices.len()).finish_non_exhaustive()
-    }
-}
-
 /// A line of samples between two blocks.
 #[derive(Clone, Copy)]
 struct Line {
@@ -142,43 +136,37 @@ impl PictureFilter<'_> {
     }
 
     fn top_edge(&self, addr: usize, info: &MbInfo, edges: &Edges, rows: MbRows, plane: &mut PlaneBuffer) {
-        let stride = plane.stride;
+        let (stride, width) = (plane.stride, self.map.width);
         let at = rows.y * stride + rows.x;
-        let width = plane.mb_width;
+        let count = plane.mb_width;
+        let mut run = |at: usize, step: usize, above: usize, strong: bool| {
+            let line = Line { at, across: step * stride, along: 1, count };
+            filter(&mut plane.samples, line, edges.thresholds(&self.map.infos[above], info, strong));
+        };
         if !self.map.mbaff {
-            if addr >= self.map.width && self.may_cross(edges.slice, info, addr - self.map.width) {
-                let line = Line { at, across: stride * rows.step, along: 1, count: width };
-                let above = &self.map.infos[addr - self.map.width];
-                let strong = self.structure == Structure::Frame;
-                filter(&mut plane.samples, line, edges.thresholds(above, info, strong));
+            if addr >= width && self.may_cross(edges.slice, info, addr - width) {
+                run(at, rows.step, addr - width, self.structure == Structure::Frame);
             }
             return;
         }
         if !info.field && addr % 2 == 1 {
-            let line = Line { at, across: stride, along: 1, count: width };
-            filter(&mut plane.samples, line, edges.thresholds(&self.map.infos[addr - 1], info, true));
-            return;
+            return run(at, 1, addr - 1, true);
         }
         let pair = addr / 2;
-        if pair < self.map.width || !self.may_cross(edges.slice, info, 2 * (pair - self.map.width)) {
+        if pair < width || !self.may_cross(edges.slice, info, 2 * (pair - width)) {
             return;
         }
-        let above = 2 * (pair - self.map.width);
+        let above = 2 * (pair - width);
         let above_is_field = self.map.infos[above].field;
         if info.field {
-            let beside = above + if above_is_field { addr % 2 } else { 1 };
-            let line = Line { at, across: 2 * stride, along: 1, count: width };
-            filter(&mut plane.samples, line, edges.thresholds(&self.map.infos[beside], info, false));
+            run(at, 2, above + if above_is_field { addr % 2 } else { 1 }, false);
         } else if above_is_field {
             // A frame macroblock below a field pair is filtered field by field.
             for parity in 0..2 {
-                let line = Line { at: at + parity * stride, across: 2 * stride, along: 1, count: width };
-                let beside = &self.map.infos[above + parity];
-                filter(&mut plane.samples, line, edges.thresholds(beside, info, false));
+                run(at + parity * stride, 2, above + parity, false);
             }
         } else {
-            let line = Line { at, across: stride, along: 1, count: width };
-            filter(&mut plane.samples, line, edges.thresholds(&self.map.infos[above + 1], info, true));
+            run(at, 1, above + 1, true);
         }
     }
 }

@@ -9,7 +9,6 @@ mod order;
 mod slice;
 
 use crate::Error;
-use crate::bitstream_error::invalid;
 use crate::deblock::{PictureFilter, SliceFilter};
 use crate::entropy::cabac::CabacReader;
 use crate::entropy::cavlc::CavlcReader;
@@ -25,9 +24,8 @@ use order::{OrderCount, OutputOrder};
 use slice::SliceDecoder;
 use std::collections::HashMap;
 use std::rc::Rc;
-use trinity_bits::BitstreamError;
 use trinity_bits::nal::{self, NalUnit};
-use trinity_bits::{BitReader, Chroma, Colour, Frame, Presentation};
+use trinity_bits::{BitReader, BitstreamError, Chroma, Colour, Frame, Presentation, invalid};
 
 /// Decodes a whole Annex B stream to its frames in output order.
 ///
@@ -431,7 +429,7 @@ impl State {
         current.next_mb[plane] = if pps.entropy_coding_mode_cabac {
             decoder.run(&mut CabacReader::new(bits, header.qp), first)?
         } else {
-            decoder.run(&mut CavlcReader::new(rbsp, bits), first)?
+            decoder.run(&mut CavlcReader::new(bits), first)?
         };
         let used = decoder.bit_use;
         self.inspection.note_slice(&header, rbsp.len(), used);

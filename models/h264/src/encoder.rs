@@ -20,7 +20,6 @@ use crate::Error;
 use crate::deblock::{PictureFilter, SliceFilter};
 use crate::macroblock::MbMap;
 use crate::picture::Picture;
-use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::{Deblocking, Structure};
 use headers::StreamShape;
 pub use preset::TUNED;
@@ -74,7 +73,7 @@ fn check(frames: &[Frame], params: &Params) -> Result<StreamShape, Error> {
 
 /// Encodes everything with one plan of QPs.
 fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPlan) -> Coded {
-    let tuning = Tuning::of(params.preset);
+    let tuning = &Tuning::of(params.preset);
     let rows = shape.height_mbs();
     let slices = params.slices.clamp(1, rows);
     let tasks: Vec<SliceTask> = frames
@@ -83,16 +82,17 @@ fn encode_at(frames: &[Frame], params: &Params, shape: &StreamShape, plan: QpPla
         .flat_map(|(index, frame)| {
             (0..slices).map(move |slice| SliceTask {
                 frame,
+                shape,
+                tuning,
                 index: params.first_index + index,
                 rows: (slice * rows / slices, (slice + 1) * rows / slices),
                 plan,
             })
         })
         .collect();
-    let one = |task: &SliceTask| encode_slice(task, shape, &tuning);
     let coded: Vec<CodedSlice> = match threads::granted(params.threads) {
-        1 => tasks.iter().map(one).collect(),
-        _ => threads::map(&tasks, one),
+        1 => tasks.iter().map(encode_slice).collect(),
+        _ => threads::map(&tasks, encode_slice),
     };
     let mut stream = Vec::new();
     shape.write_parameter_sets(&mut stream);
@@ -137,14 +137,8 @@ fn deblock(parts: &[CodedSlice], shape: &StreamShape, picture: &mut Picture) {
         })
         .collect();
     let map = MbMap { infos, width: shape.width_mbs(), mbaff: false, chroma_blocks: (4, 4) };
-    let rebuild = Rebuild {
-        chroma: shape.chroma,
-        depths: [shape.depth; 2],
-        chroma_qp_index_offset: [0; 2],
-        lossless_at_qp_prime_0: shape.lossless,
-        colour_plane: 0,
-    };
-    let slices = vec![SliceFilter { deblocking: Deblocking::On, offset: [0; 2], rebuild }; parts.len()];
+    let filter = SliceFilter { deblocking: Deblocking::On, offset: [0; 2], rebuild: shape.rebuild() };
+    let slices = vec![filter; parts.len()];
     PictureFilter { map: &map, slices: &slices, structure: Structure::Frame, chroma: shape.chroma }
         .run(&mut picture.planes);
 }

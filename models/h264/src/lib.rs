@@ -15,7 +15,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod bitstream_error;
 mod blocks;
 mod deblock;
 mod decoder;

@@ -47,6 +47,25 @@ impl MbInfo {
         }
     }
 
+    /// What is kept of a coded macroblock, slice and field aside.
+    pub fn of(mb: &Macroblock, n: &Neighbours) -> Self {
+        let mut info = Self {
+            kind: mb.kind,
+            chroma_mode: mb.chroma_mode,
+            cbp: mb.cbp,
+            dc_coded: mb.levels.dc_coded,
+            qp: mb.qp as i8,
+            modes: mb.modes,
+            ..Self::default()
+        };
+        for (own, cache) in info.total_coeff.iter_mut().zip(&n.total_coeff) {
+            for (y, row) in own.chunks_exact_mut(4).enumerate() {
+                row.copy_from_slice(&cache[cache_at(0, y)..][..4]);
+            }
+        }
+        info
+    }
+
     /// transform_size_8x8_flag.
     pub fn transform_8x8(&self) -> bool {
         self.kind == MbKind::I8x8
@@ -120,6 +139,15 @@ pub struct Neighbours {
     pub total_coeff: [TotalCoeff; 3],
     /// Modes of the blocks and around them.
     pub modes: [u8; 5 * STRIDE],
+}
+
+impl Neighbours {
+    /// Forgets the levels of the macroblock before.
+    pub fn clear_totals(&mut self) {
+        for cache in &mut self.total_coeff {
+            (0..4).for_each(|y| cache[cache_at(0, y)..][..4].fill(0));
+        }
+    }
 }
 
 impl Default for Neighbours {

@@ -188,11 +188,11 @@ impl Window {
     }
 }
 
-/// Availability for the 4×4 block at (x, y) of a macroblock whose own
-/// neighbours are `mb` (clause 6.4.11.4): blocks later in decoding order are
-/// not there yet.
+/// Availability for the block at (x, y) of a macroblock whose own neighbours are
+/// `mb` and whose blocks, 4×4 or 8×8, go up to `last` each way (clause 6.4.11.4):
+/// blocks later in decoding order are not there yet.
 #[inline(always)]
-pub fn available_4x4(x: usize, y: usize, mb: Available) -> Available {
+pub fn available(x: usize, y: usize, last: usize, mb: Available) -> Available {
     Available {
         left: x > 0 || mb.left,
         top: y > 0 || mb.top,
@@ -203,31 +203,10 @@ pub fn available_4x4(x: usize, y: usize, mb: Available) -> Available {
             _ => true,
         },
         top_right: match (x, y) {
-            (3, 0) => mb.top_right,
+            (_, 0) if x == last => mb.top_right,
             (_, 0) => mb.top,
-            (3, _) | (1, 1 | 3) => false,
-            _ => true,
-        },
-    }
-}
-
-/// Neighbours of the 8×8 block at (x, y), in units of 8 samples.
-#[inline(always)]
-pub fn available_8x8(x: usize, y: usize, mb: Available) -> Available {
-    Available {
-        left: x > 0 || mb.left,
-        top: y > 0 || mb.top,
-        top_left: match (x, y) {
-            (0, 0) => mb.top_left,
-            (0, _) => mb.left,
-            (_, 0) => mb.top,
-            _ => true,
-        },
-        top_right: match (x, y) {
-            (1, 0) => mb.top_right,
-            (0, 0) => mb.top,
-            (0, _) => true,
-            _ => false,
+            (1, 1 | 3) => false,
+            _ => x < last,
         },
     }
 }

@@ -1,9 +1,7 @@
 //! Scaling lists and the level scales they make (clauses 7.3.2.1.1.1, 8.5.9).
 
-use crate::bitstream_error::invalid;
 use crate::tables::{DEFAULT_4X4, DEFAULT_8X8, NORM_ADJUST_4X4, NORM_ADJUST_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
-use trinity_bits::BitReader;
-use trinity_bits::BitstreamError;
+use trinity_bits::{BitReader, BitstreamError, invalid};
 
 /// The twelve lists in transmission (zig-zag) order: 4×4 intra Y, Cb, Cr and
 /// inter Y, Cb, Cr; 8×8 intra Y, inter Y, intra Cb, inter Cb, intra Cr, inter Cr.

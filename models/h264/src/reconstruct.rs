@@ -10,7 +10,8 @@ use crate::picture::Window;
 use crate::quant::LevelScale;
 use crate::tables::{BLOCK_X, BLOCK_Y, qp_chroma};
 use crate::transform::{
-    accumulate_bypass, inverse_4x4, inverse_chroma_dc_420, inverse_chroma_dc_422, inverse_luma_dc, scale_4x4,
+    accumulate_bypass, inverse_4x4, inverse_chroma_dc_420, inverse_chroma_dc_422, inverse_luma_dc,
+    scale_block,
 };
 use trinity_bits::Chroma;
 
@@ -289,7 +290,7 @@ fn add_with_dc(
 ) {
     let levels = Four::room(blocks, block);
     if coded >> block & 1 != 0 {
-        scale_4x4(levels, scale, qp.per);
+        scale_block(levels, scale, qp.per);
         levels[0] = dc;
         inverse_4x4(levels);
         add(levels);

@@ -4,30 +4,16 @@
 //! Blocks are arrays in raster order; nothing here knows where a block lies.
 //! Integer overflow wraps: no conforming stream overflows, a damaged one may.
 
-/// Scales the levels of a 4×4 block (clause 8.5.12.1).
+/// Scales the levels of a 4×4 or 8×8 block (clauses 8.5.12.1 and 8.5.13.1).
 #[inline(always)]
-pub fn scale_4x4(block: &mut [i32; 16], scale: &[i32; 16], qp_per: u32) {
-    if qp_per >= 4 {
+pub fn scale_block<const LEN: usize>(block: &mut [i32; LEN], scale: &[i32; LEN], qp_per: u32) {
+    let bits = const { if LEN == 16 { 4 } else { 6 } };
+    if qp_per >= bits {
         for (c, s) in block.iter_mut().zip(scale) {
-            *c = c.wrapping_mul(*s) << (qp_per - 4);
+            *c = c.wrapping_mul(*s) << (qp_per - bits);
         }
     } else {
-        let shift = 4 - qp_per;
-        for (c, s) in block.iter_mut().zip(scale) {
-            *c = c.wrapping_mul(*s).wrapping_add(1 << (shift - 1)) >> shift;
-        }
-    }
-}
-
-/// Scales the levels of an 8×8 block (clause 8.5.13.1).
-#[inline(always)]
-pub fn scale_8x8(block: &mut [i32; 64], scale: &[i32; 64], qp_per: u32) {
-    if qp_per >= 6 {
-        for (c, s) in block.iter_mut().zip(scale) {
-            *c = c.wrapping_mul(*s) << (qp_per - 6);
-        }
-    } else {
-        let shift = 6 - qp_per;
+        let shift = bits - qp_per;
         for (c, s) in block.iter_mut().zip(scale) {
             *c = c.wrapping_mul(*s).wrapping_add(1 << (shift - 1)) >> shift;
         }
@@ -275,7 +261,7 @@ mod tests {
                     / f64::from(flat.scale_4x4[0][4][at]))
                 .round() as i32
             });
-            scale_4x4(&mut levels, &flat.scale_4x4[0][4], 0);
+            scale_block(&mut levels, &flat.scale_4x4[0][4], 0);
             inverse_4x4(&mut levels);
             let worst = levels.iter().zip(&block).map(|(a, b)| (a - b).abs()).max().unwrap();
             assert!(worst <= 2, "round {round}: off by {worst}");
@@ -349,8 +335,8 @@ mod tests {
         let flat = LevelScale::new(None);
         for level in [i32::MAX, i32::MIN] {
             let (mut four, mut eight) = ([level; 16], [level; 64]);
-            scale_4x4(&mut four, &flat.scale_4x4[0][5], 8);
-            scale_8x8(&mut eight, &flat.scale_8x8[0][5], 8);
+            scale_block(&mut four, &flat.scale_4x4[0][5], 8);
+            scale_block(&mut eight, &flat.scale_8x8[0][5], 8);
             inverse_4x4(&mut four);
             inverse_8x8(&mut eight);
             inverse_luma_dc(&mut [level; 16], 464, 8);

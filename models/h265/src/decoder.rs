@@ -17,7 +17,7 @@ mod tree;
 use std::sync::Arc;
 
 use trinity_bits::nal::{self, NalUnit};
-use trinity_bits::{Chroma, Colour, Frame, Plane, Presentation};
+use trinity_bits::{Chroma, Colour, Frame, Plane, Presentation, invalid};
 
 pub use crate::syntax::HashCheck;
 pub use decoded::Decoded;
@@ -25,7 +25,7 @@ pub use slice::BitCounts;
 
 use crate::Error;
 use crate::syntax::picture_hash::{self, PictureHash};
-use crate::syntax::{BitstreamError, NalHeader, NalType, Pps, SliceHeader, SliceType, Sps};
+use crate::syntax::{BitstreamError, NalHeader, NalType, Pps, SliceHeader, SliceType, Sps, Vui};
 use layout::Layout;
 use output::OutputQueue;
 use picture::Picture;
@@ -164,17 +164,18 @@ impl Decoder {
 
     /// What the stream says its planes are, as far as it has been read.
     pub fn colour(&self) -> Colour {
-        let sets = self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok());
-        let said = sets.filter_map(|sps| sps.vui.as_ref()?.start.colour).map(|[_, _, matrix]| matrix).next();
+        let said = self.vuis().find_map(|vui| vui.start.colour).map(|[_, _, matrix]| matrix);
         Colour::from_matrix_coefficients(said)
     }
 
     /// How the stream says its pictures are to be shown, as far as it has been read.
     pub fn presentation(&self) -> Presentation {
-        let sets = self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok());
-        let said = sets.filter_map(|sps| sps.vui.as_ref()).next();
-        said.map(|vui| vui.start.presentation(vui.timing.map(|(ticks, scale)| (scale, ticks))))
-            .unwrap_or_default()
+        let shown = |vui: &Vui| vui.start.presentation(vui.timing.map(|(ticks, scale)| (scale, ticks)));
+        self.vuis().next().map(shown).unwrap_or_default()
+    }
+
+    fn vuis(&self) -> impl Iterator<Item = &Vui> {
+        self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok()?.vui.as_ref())
     }
 
     /// Takes in one NAL unit.
@@ -182,9 +183,9 @@ impl Decoder {
         let nal = self.units;
         self.units += 1;
         self.bytes_left = (self.stream_bytes as u64).saturating_sub(unit.offset as u64);
-        let offset = unit.offset as u64;
+        let located = |error: BitstreamError| error.at(nal, unit.offset as u64);
         let Some(header) = NalHeader::parse(unit.bytes) else {
-            return Err(BitstreamError::invalid("the NAL unit header is damaged").at(nal, offset));
+            return Err(located(BitstreamError::invalid("the NAL unit header is damaged")));
         };
         // Other layers hold other views or qualities of the same pictures.
         if header.layer_id > 0 {
@@ -195,20 +196,18 @@ impl Decoder {
             NalType::SPS => {
                 self.finish_picture()?;
                 let rbsp = nal::unescape(&unit.bytes[2..]);
-                let sps = Sps::parse(&rbsp);
+                let sps = Sps::parse(&rbsp).map(Arc::new);
                 if let Some(id) = sps.as_ref().map_or_else(|_| peek_sps_id(&rbsp), |sps| Some(sps.id)) {
-                    self.sps[usize::from(id) & 15] =
-                        Some(sps.map(Arc::new).map_err(|bitstream_error| bitstream_error.at(nal, offset)));
+                    self.sps[usize::from(id) & 15] = Some(sps.map_err(located));
                 }
                 Ok(())
             }
             NalType::PPS => {
                 self.finish_picture()?;
                 let rbsp = nal::unescape(&unit.bytes[2..]);
-                let pps = Pps::parse(&rbsp);
+                let pps = Pps::parse(&rbsp).map(Arc::new);
                 if let Some(id) = pps.as_ref().map_or_else(|_| peek_pps_id(&rbsp), |pps| Some(pps.id)) {
-                    self.pps[usize::from(id) & 63] =
-                        Some(pps.map(Arc::new).map_err(|bitstream_error| bitstream_error.at(nal, offset)));
+                    self.pps[usize::from(id) & 63] = Some(pps.map_err(located));
                 }
                 Ok(())
             }
@@ -267,9 +266,8 @@ impl Decoder {
             self.start_picture(&slice, header, sps, pps, nal, offset)?;
         }
         let Some(current) = &mut self.current else {
-            return Err(located(BitstreamError::invalid(
-                "the slice continues a picture whose first slice is missing",
-            )));
+            let what = "the slice continues a picture whose first slice is missing";
+            return Err(located(BitstreamError::invalid(what)));
         };
         current.plane = usize::from(slice.colour_plane_id).min(current.pictures.len() - 1);
         let picture = &mut current.pictures[current.plane];
@@ -314,8 +312,8 @@ impl Decoder {
         nal: usize,
         offset: u64,
     ) -> Result<(), Error> {
-        self.check_support(&sps, &pps).map_err(|bitstream_error| bitstream_error.at(nal, offset))?;
-        let layout = Layout::new(&sps, &pps).map_err(|bitstream_error| bitstream_error.at(nal, offset))?;
+        let layout = self.check_support(&sps, &pps).and_then(|()| Layout::new(&sps, &pps));
+        let layout = layout.map_err(|error| error.at(nal, offset))?;
         let kind = header.nal_type;
         let no_rasl_output = kind.is_irap() && (kind.is_idr() || kind.is_bla() || self.starts_sequence);
         if kind.is_irap() {
@@ -388,14 +386,8 @@ impl Decoder {
         for (used, tool) in [
             (tools.curr_pic_ref || pps.screen_content, "screen content coding (current picture referencing)"),
             (tools.palette_mode, "screen content coding (palette mode)"),
-            (
-                tools.motion_vector_resolution_control,
-                "screen content coding (adaptive motion vector resolution)",
-            ),
-            (
-                tools.intra_boundary_filtering_disabled,
-                "screen content coding (intra boundary filter control)",
-            ),
+            (tools.motion_vectors, "screen content coding (adaptive motion vector resolution)"),
+            (tools.boundary_filters, "screen content coding (intra boundary filter control)"),
         ] {
             if used {
                 return Err(BitstreamError::Unsupported(tool));
@@ -403,25 +395,19 @@ impl Decoder {
         }
         let depth_limit = sps.log2_ctb - sps.log2_min_cb;
         if pps.cu_qp_delta_depth.is_some_and(|depth| depth > depth_limit) {
-            return Err(BitstreamError::invalid(
-                "diff_cu_qp_delta_depth goes below the smallest coding block",
-            ));
+            return invalid("diff_cu_qp_delta_depth goes below the smallest coding block");
         }
         if let Some(offsets) = &pps.range.chroma_qp_offsets
             && offsets.diff_cu_chroma_qp_offset_depth > depth_limit
         {
-            return Err(BitstreamError::invalid(
-                "diff_cu_chroma_qp_offset_depth goes below the smallest coding block",
-            ));
+            return invalid("diff_cu_chroma_qp_offset_depth goes below the smallest coding block");
         }
         let samples = u64::from(sps.width) * u64::from(sps.height);
         // A coding unit takes a bypass bin for its mode at least, hence a bit
         // for 64×64 samples.
         if samples > MAX_LUMA_SAMPLES || samples > self.bytes_left.saturating_mul(8 << 12) {
-            return Err(BitstreamError::Invalid(format!(
-                "a {}×{} picture cannot be coded in the {} bytes left",
-                sps.width, sps.height, self.bytes_left
-            )));
+            let (Sps { width, height, .. }, left) = (sps, self.bytes_left);
+            return invalid(format!("a {width}×{height} picture cannot be coded in the {left} bytes left"));
         }
         Ok(())
     }
@@ -443,7 +429,7 @@ impl Decoder {
         if output {
             let (bits, slices) = (current.bits, std::mem::take(&mut current.slices));
             let decoded = Decoded { frame: current.into_frame(), poc, hash, bits, slices };
-            self.output.push(poc, decoded, limits);
+            self.output.push(decoded, limits);
         }
         Ok(())
     }

@@ -56,15 +56,12 @@ pub fn encode(frames: &[Frame], params: &Params) -> Result<Coded, Error> {
 
 fn sequence(frame: &Frame, params: &Params) -> Sequence {
     let lossless = params.rate == Rate::Lossless;
-    let effort = Effort::of(params.preset);
     let extended = params.range_extensions;
     Sequence {
         width: frame.width(),
         height: frame.height(),
         chroma: frame.chroma,
         depth: frame.depth,
-        log2_ctb: tree::LOG2_CTB,
-        max_transform_depth: effort.transform_depth,
         tools: ResidualTools {
             sign_data_hiding: !lossless,
             persistent_rice: extended,
@@ -77,7 +74,6 @@ fn sequence(frame: &Frame, params: &Params) -> Sequence {
             // A 16-bit difference has 17 bits; only extended precision holds it.
             extended_range: (lossless && frame.depth == 16).then_some(22),
         },
-        strong_intra_smoothing: true,
         lossless,
         cu_qp_delta: matches!(params.rate, Rate::Bits(_) | Rate::Mse(_)),
         wavefront: params.wavefront,

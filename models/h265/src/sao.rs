@@ -38,10 +38,8 @@ pub enum EdgeClass {
 }
 
 impl EdgeClass {
-    /// The class of a sao_eo_class, 0 to 3.
-    pub fn from_index(index: u32) -> Self {
-        [Self::Horizontal, Self::Vertical, Self::Falling, Self::Rising][index as usize & 3]
-    }
+    /// By sao_eo_class.
+    pub const ALL: [Self; 4] = [Self::Horizontal, Self::Vertical, Self::Falling, Self::Rising];
 
     /// (dx, dy) of the first neighbour; the second lies opposite.
     fn direction(self) -> (isize, isize) {
@@ -52,12 +50,11 @@ impl EdgeClass {
             Self::Rising => (1, -1),
         }
     }
-}
 
-impl EdgeClass {
     /// The category of the sample at (x, y) inside `area`: valley, concave
     /// corner, convex corner, peak; none where it is flat or a neighbour is
     /// out of reach.
+    #[inline]
     pub fn category(
         self,
         deblocked: &Plane,
@@ -122,7 +119,17 @@ pub fn apply(
     match sao {
         Sao::Off => {}
         Sao::Band { position, offsets } => band(position, offsets, deblocked, out, area, depth, keep),
-        Sao::Edge { class, offsets } => edge((class, offsets), deblocked, out, area, reachable, depth, keep),
+        Sao::Edge { class, offsets } => {
+            let high = (1 << depth) - 1;
+            for (x, y) in (0..area.height).flat_map(|y| (0..area.width).map(move |x| (x, y))) {
+                let Some(category) = class.category(deblocked, area, reachable, x, y) else { continue };
+                let offset = i32::from(offsets[category]);
+                if offset != 0 && !keep(area.x + x, area.y + y) {
+                    let at = (area.y + y) * deblocked.width + area.x + x;
+                    out.samples[at] = (i32::from(deblocked.samples[at]) + offset).clamp(0, high) as u16;
+                }
+            }
+        }
     }
 }
 
@@ -146,50 +153,6 @@ fn band(
             let offset = table[usize::from(sample >> (depth - 5)) & 31];
             if offset != 0 && !keep(x, y) {
                 out.samples[y * out.width + x] = (i32::from(sample) + offset).clamp(0, high) as u16;
-            }
-        }
-    }
-}
-
-fn edge(
-    (class, offsets): (EdgeClass, [i16; 4]),
-    deblocked: &Plane,
-    out: &mut Plane,
-    area: Area,
-    reachable: &Reachable,
-    depth: u32,
-    keep: impl Fn(usize, usize) -> bool,
-) {
-    let (dx, dy) = class.direction();
-    let high = (1 << depth) - 1;
-    // By 2 + sign + sign: valley, concave corner, flat, convex corner, peak.
-    let table = [offsets[0], offsets[1], 0, offsets[2], offsets[3]];
-    let zone = |v: isize, length: usize| {
-        if v < 0 {
-            0
-        } else if v < length as isize {
-            1
-        } else {
-            2
-        }
-    };
-    for y in 0..area.height {
-        for x in 0..area.width {
-            let usable = |dx: isize, dy: isize| {
-                reachable[zone(y as isize + dy, area.height)][zone(x as isize + dx, area.width)]
-            };
-            if !usable(dx, dy) || !usable(-dx, -dy) {
-                continue;
-            }
-            let at = (area.y + y) * deblocked.width + area.x + x;
-            let other = |dx: isize, dy: isize| {
-                deblocked.samples[at.wrapping_add_signed(dy * deblocked.width as isize + dx)]
-            };
-            let sample = deblocked.samples[at];
-            let sign = |n: u16| (sample > n) as usize + 1 - (sample < n) as usize;
-            let offset = table[sign(other(dx, dy)) + sign(other(-dx, -dy))];
-            if offset != 0 && !keep(area.x + x, area.y + y) {
-                out.samples[at] = (i32::from(sample) + i32::from(offset)).clamp(0, high) as u16;
             }
         }
     }

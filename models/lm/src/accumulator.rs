@@ -1,6 +1,5 @@
 //! What coding a model's weights came to: bits spent, error left.
 
-/// What coding the weights came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CodedWeights {
     pub bits_per_value: f64,

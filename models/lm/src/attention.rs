@@ -8,10 +8,8 @@ use nalgebra::{DMatrixView, DMatrixViewMut};
 use trinity_numeric::exp::exp;
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-/// Queries of a block.
 const BLOCK: usize = 64;
 
-/// Head counts and sizes.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub heads: usize,

@@ -18,9 +18,14 @@ pub enum Baseline {
     /// Round-to-nearest with whole-bit integers and one f32 scale a row, as
     /// published figures define it: the scales come on top of the bits. Rows that are `turned`
     /// go through a randomized Hadamard transform first, as QuaRot rotates weights.
-    Rtn { width: u32, turned: bool },
-    /// GPTQ or AWQ.
-    Grouped { method: Method, width: u32 },
+    Rtn {
+        width: u32,
+        turned: bool,
+    },
+    Grouped {
+        method: Method,
+        width: u32,
+    },
     /// Dettmers et al. 2023: 16 quantiles of a normal distribution, blocks of 64.
     Nf4,
     /// NVIDIA 2025: E2M1 under an E4M3 scale for 16 values and an f32 for all.
@@ -28,11 +33,12 @@ pub enum Baseline {
     /// llama.cpp's, as GGUF files have them.
     KQuant(KQuant),
     /// Errors of the rate–distortion bound of normal weights, at so many thousandths of a bit: no code, but what none is better than.
-    Bound { thousandths: u32 },
+    Bound {
+        thousandths: u32,
+    },
 }
 
 impl Baseline {
-    /// The quantizer of that name at so many bits, if there is one.
     pub fn find(name: &str, bits: f64) -> Option<Result<Self, String>> {
         let is_whole = bits.fract() == 0.0 && (2.0..=8.0).contains(&bits);
         let whole = || {
@@ -60,7 +66,6 @@ impl Baseline {
         matches!(self, Self::Nf4 | Self::Nvfp4 | Self::KQuant(_))
     }
 
-    /// Whether it cannot do without moments of the input.
     pub fn needs_moments(self) -> bool {
         matches!(self, Self::Grouped { .. } | Self::Bound { .. })
     }

@@ -40,10 +40,10 @@ impl Turn {
 }
 
 impl CacheTurns {
-    /// By what a text says.
     pub fn new(moments: &CacheMoments) -> Self {
         let turns = |costs: &Vec<DMatrix<f32>>| costs.iter().map(Turn::new).collect::<Vec<_>>();
-        let layers: Vec<[Vec<Turn>; 2]> = moments.costs().map(|costs| costs.each_ref().map(turns)).collect();
+        let layers: Vec<[Vec<Turn>; 2]> =
+            moments.layers.iter().map(|layer| layer.costs.each_ref().map(turns)).collect();
         let head_dim = layers.iter().flatten().flatten().next().map_or(1, |turn| turn.forward.nrows());
         Self { layers, head_dim }
     }
@@ -86,7 +86,6 @@ impl CacheTurns {
     }
 }
 
-/// Which way a turn goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,

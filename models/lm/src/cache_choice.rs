@@ -20,7 +20,6 @@ pub struct ChosenWays<H> {
     chosen: Vec<[usize; 2]>,
 }
 
-/// What K and V are called.
 const KINDS: [&str; 2] = ["k", "v"];
 
 /// A way for a window's K or V alone.

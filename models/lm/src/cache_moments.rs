@@ -29,18 +29,17 @@ const TOGETHER: usize = 4;
 /// Sums over a text, by layer.
 #[derive(Debug, Clone)]
 pub struct CacheMoments {
-    layers: Vec<LayerMoments>,
+    pub(crate) layers: Vec<LayerMoments>,
 }
 
 #[derive(Debug, Clone)]
-struct LayerMoments {
+pub(crate) struct LayerMoments {
     /// What errors in keys and values of each head of the cache cost.
-    costs: [Vec<DMatrix<f32>>; 2],
+    pub costs: [Vec<DMatrix<f32>>; 2],
     /// Of keys and values.
-    rows: [Sums; 2],
+    pub rows: [Sums; 2],
 }
 
-/// Sums over rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Sums {
     rows: f64,
@@ -93,7 +92,6 @@ impl LayerMoments {
     }
 }
 
-/// Sums of one window.
 struct Collector<'m> {
     model: &'m Model,
     frame: Keys,
@@ -226,16 +224,6 @@ impl CacheMoments {
         }
         Ok(Self { layers })
     }
-
-    /// What errors cost in keys and values of each head of the cache, by layer.
-    pub(crate) fn costs(&self) -> impl Iterator<Item = &[Vec<DMatrix<f32>>; 2]> {
-        self.layers.iter().map(|layer| &layer.costs)
-    }
-
-    /// Sums over keys and values, by layer.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &[Sums; 2]> {
-        self.layers.iter().map(|layer| &layer.rows)
-    }
 }
 
 #[cfg(test)]
@@ -280,7 +268,7 @@ mod tests {
         for frame in [Keys::AfterRotary, Keys::BeforeRotary] {
             let moments = CacheMoments::measure(&model, &text, frame, SINK).unwrap();
             // The first layer, which reads embeddings; keys of some heads and channels, slow and fast under rotation.
-            let costs = moments.costs().next().unwrap();
+            let costs = &moments.layers[0].costs;
             for (kind, channel) in [("k", 2), ("k", dim + 20), ("k", 3 * dim - 1), ("v", 5), ("v", dim + 9)] {
                 let own = costs[of_kind(kind)][channel / dim][(channel % dim, channel % dim)];
                 let own = f64::from(own) * if kind == "k" { scale * scale } else { 1.0 };

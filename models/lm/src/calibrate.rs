@@ -12,11 +12,9 @@ use std::collections::BTreeMap;
 /// Second moments of what every linear layer reads.
 #[derive(Debug)]
 pub struct Moments {
-    /// By layer and part.
     by_input: BTreeMap<(usize, Part), DMatrix<f32>>,
 }
 
-/// One layer's input.
 #[derive(Debug, Clone, Copy)]
 pub struct InputMoments<'m> {
     matrix: &'m DMatrix<f32>,
@@ -49,7 +47,6 @@ impl Moments {
         Ok(Self { by_input })
     }
 
-    /// Those of what a part of a layer reads.
     pub(crate) fn of_part(&self, layer: usize, part: Part) -> Option<&DMatrix<f32>> {
         self.by_input.get(&(layer, part))
     }
@@ -238,7 +235,6 @@ impl<'m> InputMoments<'m> {
         self.matrix.as_slice()
     }
 
-    /// Channels of the input.
     pub fn inputs(&self) -> usize {
         self.matrix.nrows()
     }

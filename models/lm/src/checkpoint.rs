@@ -110,7 +110,6 @@ impl Checkpoint {
         Self { config, config_path: path.to_owned(), files: vec![file], is_gguf: true }.checked()
     }
 
-    /// The GGUF file, where this is one.
     #[cfg(feature = "tokenizers")]
     pub(crate) fn gguf(&self) -> Option<&TensorFile> {
         self.files.first().filter(|_| self.is_gguf)
@@ -164,7 +163,6 @@ impl Checkpoint {
         }
     }
 
-    /// Every tensor of its files.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.files.iter().flat_map(|f| f.entries())
     }
@@ -301,26 +299,10 @@ pub(crate) fn short_name(name: &str) -> String {
 /// The known name that differs least, if it differs little.
 fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
     known
-        .map(|k| (distance(name, k), k))
+        .map(|k| (strsim::levenshtein(name, k), k))
         .filter(|&(d, k)| d <= 2 + k.len() / 8)
         .min_by_key(|&(d, _)| d)
         .map(|(_, k)| k.to_string())
-}
-
-/// Levenshtein distance, one row at a time.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Configuration and tensor files of what the user named.
@@ -361,7 +343,6 @@ fn locate(path: &Path) -> Result<(PathBuf, Vec<PathBuf>), Error> {
     Ok((config, tensors))
 }
 
-/// Whether a file starts so.
 fn begins_with(path: &Path, start: &[u8; 4]) -> bool {
     let mut magic = [0; 4];
     path.is_file()

@@ -7,9 +7,7 @@
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut, Dyn};
 use rayon::prelude::*;
 
-/// Rows and columns of a block.
 const BLOCK: usize = 64;
-/// Right-hand sides that are solved together.
 const PIECE: usize = 128;
 
 /// L of a symmetric matrix L Lᵀ, and the inverses of its blocks on the diagonal.
@@ -100,7 +98,6 @@ impl Factor {
         }
     }
 
-    /// The diagonal of L.
     pub fn diagonal(&self) -> Vec<f64> {
         self.lower.diagonal().iter().copied().collect()
     }

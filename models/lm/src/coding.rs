@@ -78,12 +78,10 @@ impl Coding {
         Ok(Self { name: name.into(), bits, coder, before_rotary: false })
     }
 
-    /// The codec's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bits per value asked for.
     pub fn bits(&self) -> f64 {
         self.bits
     }
@@ -101,7 +99,6 @@ impl Coding {
         }
     }
 
-    /// Whether it is a number format with a rate of its own.
     pub fn has_one_rate(&self) -> bool {
         match &self.coder {
             Coder::Baseline(baseline) => baseline.has_one_rate(),
@@ -109,7 +106,6 @@ impl Coding {
         }
     }
 
-    /// Whether it cannot do without moments.
     pub fn needs_moments(&self) -> bool {
         match &self.coder {
             Coder::Baseline(baseline) => baseline.needs_moments(),
@@ -228,7 +224,6 @@ pub struct CodedPaths {
     pub kv: Option<Coding>,
     pub activations: Option<Coding>,
     pub stages: usize,
-    /// Tokens coded together.
     pub block: usize,
     /// Tokens at the beginning of a window whose K and V stay as they are, 16 bits a value.
     pub sink: usize,

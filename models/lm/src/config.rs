@@ -22,7 +22,6 @@ pub struct Config {
     /// `bytes`: a token is a byte. Absent: the tokenizer that comes with the model.
     pub tokenizer: Option<String>,
     pub family: Family,
-    /// One for each layer.
     pub layers: Vec<LayerKind>,
     /// Positions of layers that see everything, and of those that see a window.
     pub(crate) rope: Rope,
@@ -60,7 +59,6 @@ impl Family {
         })
     }
 
-    /// The family, or why there is none.
     pub(crate) fn parse(model_type: &str) -> Result<Self, String> {
         Self::of(model_type).ok_or_else(|| {
             format!(
@@ -91,7 +89,6 @@ impl Family {
     }
 }
 
-/// What a layer's attention sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerKind {
     /// Every position before.
@@ -212,7 +209,6 @@ pub(crate) const GEMMA_PATTERN: usize = 6;
 pub(crate) const GEMMA_LOCAL_THETA: f64 = 10000.0;
 
 impl Config {
-    /// Reads and checks a configuration.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let bad = |reason: String| Error::BadFile { file: file.clone(), reason };
@@ -272,12 +268,10 @@ impl Config {
         if self.family.is_gpt2() { self.max_position_embeddings } else { 0 }
     }
 
-    /// Channels of K and of V.
     pub fn kv_size(&self) -> usize {
         self.num_key_value_heads * self.head_dim
     }
 
-    /// Channels of Q.
     pub fn q_size(&self) -> usize {
         self.num_attention_heads * self.head_dim
     }
@@ -303,23 +297,24 @@ impl Raw {
         if let Some(act) = self.hidden_act.as_deref().filter(|act| !expected.contains(act)) {
             return Err(format!("hidden_act `{act}` is not supported, only `{}` here", expected[0]));
         }
-        if self.scale_attn_by_inverse_layer_idx || self.add_cross_attention {
-            return Err("scale_attn_by_inverse_layer_idx and add_cross_attention are not supported".into());
+        let softcaps = self.attn_logit_softcapping.or(self.final_logit_softcapping).is_some();
+        let unsupported = [
+            (
+                self.scale_attn_by_inverse_layer_idx || self.add_cross_attention,
+                "scale_attn_by_inverse_layer_idx and add_cross_attention are",
+            ),
+            (self.attention_bias, "attention_bias is"),
+            (softcaps, "softcapping of logits is"),
+            (self.partial_rotary_factor.is_some_and(|factor| factor != 1.0), "partial_rotary_factor is"),
+        ];
+        if let Some((_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
+            return Err(format!("{what} not supported"));
         }
         let intermediate_size = match (self.intermediate_size, family) {
             (Some(size), _) => size,
             (None, Family::Gpt2) => self.hidden_size.saturating_mul(4),
             (None, _) => return Err("no intermediate_size".into()),
         };
-        if self.attention_bias {
-            return Err("attention_bias is not supported".into());
-        }
-        if self.attn_logit_softcapping.or(self.final_logit_softcapping).is_some() {
-            return Err("softcapping of logits is not supported".into());
-        }
-        if self.partial_rotary_factor.is_some_and(|factor| factor != 1.0) {
-            return Err("partial_rotary_factor is not supported".into());
-        }
         let (rope, rope_of_windows) = self.ropes(family)?;
         let layers = self.layers(family)?;
         let scalar = self.query_pre_attn_scalar.filter(|_| family == Family::Gemma3);

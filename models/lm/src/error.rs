@@ -4,7 +4,6 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file of the checkpoint that cannot be read or understood.
     #[error("{file}: {reason}")]
     BadFile { file: String, reason: String },
     /// Tensors missing, of another shape, or unknown: all of them at once.
@@ -16,7 +15,6 @@ pub enum Error {
     /// A tensor file that cannot be read: which one, and why.
     #[error("{}", chain(.0))]
     Tensor(#[from] trinity_tensor::Error),
-    /// Text that is too short to predict anything.
     #[error("the text has {tokens} tokens; a prediction needs at least two")]
     TextTooShort { tokens: usize },
     /// A codec in the loop that failed.
@@ -26,8 +24,8 @@ pub enum Error {
 
 impl Error {
     /// A weight that a codec failed on.
-    pub(crate) fn of_weight(weight: &crate::Weight, reason: String) -> Self {
-        Self::Hook { place: weight.name.clone(), reason }
+    pub(crate) fn of_weight(name: &str, reason: String) -> Self {
+        Self::Hook { place: name.to_owned(), reason }
     }
 }
 
@@ -45,7 +43,6 @@ fn list(problems: &[Problem]) -> String {
     format!("{} {noun} not fit the model's configuration:\n{}", problems.len(), lines.join("\n"))
 }
 
-/// What is wrong with one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     Missing { name: String, shape: Vec<usize> },

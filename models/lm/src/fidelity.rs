@@ -5,6 +5,7 @@
 //! Knows logits; where they come from is [`crate::score`]'s affair.
 
 use crate::Text;
+use crate::model::HookBits;
 
 /// A coded model beside the uncoded one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,15 +31,14 @@ const BLOCK_TOKENS: usize = 128;
 /// The normal distribution's 97.5th percentile.
 const Z_95: f64 = 1.959_964;
 
-/// What came of one window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WindowOutcome {
     /// What the head reads; kept by a reference only.
     pub hidden: Vec<f32>,
     pub tokens: Vec<TokenLoss>,
+    pub bits: HookBits,
 }
 
-/// What came of predicting one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TokenLoss {
     /// −ln p of the token that came.
@@ -78,11 +78,7 @@ fn top_and_sum(row: &[f32]) -> (usize, f64) {
 
 impl Fidelity {
     /// What windows came to, beside what they came to uncoded.
-    pub(crate) fn of<'w>(
-        uncoded: &[WindowOutcome],
-        text: &Text,
-        coded: impl Iterator<Item = &'w WindowOutcome>,
-    ) -> Self {
+    pub(crate) fn of(uncoded: &[WindowOutcome], text: &Text, coded: &[WindowOutcome]) -> Self {
         let mut divergences = Vec::new();
         let mut agreeing = 0usize;
         // Sums of a block: bits lost, bytes; nats of divergence, tokens.

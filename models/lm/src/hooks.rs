@@ -13,7 +13,6 @@ pub struct TokenRows<'m> {
 #[derive(Debug, Clone, Copy)]
 pub struct Attended<'a> {
     pub head: usize,
-    /// Position of the first query.
     pub start: usize,
     /// Queries after rotary positions, one behind the other.
     pub queries: &'a [f32],
@@ -67,7 +66,6 @@ pub trait Hooks: Sync {
     }
 }
 
-/// Nothing replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHooks;
 

@@ -7,7 +7,6 @@ use crate::calibrate::InputMoments;
 use crate::coding::Coding;
 use trinity_tensor::Class;
 
-/// What becomes of a weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fate {
     /// It has a part in the budget, of so many bits per value where nothing else is found.

@@ -25,12 +25,6 @@ pub(crate) struct Layer {
 /// What some families have and others have not; empty where they have not.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extras {
-    pub q_bias: Vec<f32>,
-    pub k_bias: Vec<f32>,
-    pub v_bias: Vec<f32>,
-    pub o_bias: Vec<f32>,
-    pub up_bias: Vec<f32>,
-    pub down_bias: Vec<f32>,
     pub q_norm: Vec<f32>,
     pub k_norm: Vec<f32>,
     /// Of what attention and feed-forward add to the residual stream.
@@ -66,12 +60,11 @@ impl Layer {
         let linear = |part: &str, rows, cols| {
             Ok::<_, Error>(Linear::from_rows(rows, cols, &read(&format!("{part}.weight"))?))
         };
+        let projection = |part: &str, rows| match (linear(part, rows, h)?, family.has_qkv_bias()) {
+            (own, true) => Ok::<_, Error>(own.with_bias(read(&format!("{part}.bias"))?)),
+            (own, false) => Ok(own),
+        };
         let mut extras = Extras::default();
-        if family.has_qkv_bias() {
-            extras.q_bias = read("q_proj.bias")?;
-            extras.k_bias = read("k_proj.bias")?;
-            extras.v_bias = read("v_proj.bias")?;
-        }
         if family.has_qk_norm() {
             extras.q_norm = norm("q_norm")?.weight;
             extras.k_norm = norm("k_norm")?.weight;
@@ -86,9 +79,9 @@ impl Layer {
         }
         Ok(Self {
             input_norm: norm("input_layernorm")?,
-            q: linear("q_proj", q, h)?,
-            k: linear("k_proj", kv, h)?,
-            v: linear("v_proj", kv, h)?,
+            q: projection("q_proj", q)?,
+            k: projection("k_proj", kv)?,
+            v: projection("v_proj", kv)?,
             o: linear("o_proj", h, q)?,
             feed_norm,
             gate: Some(linear("gate_proj", m, h)?),
@@ -105,19 +98,13 @@ impl Layer {
         let norm = |part: &str| norm(checkpoint, &format!("layers.{n}.{part}"));
         let linear = |part: &str, rows, cols| {
             let values = transposed(&read(&format!("{part}.weight"))?, cols, rows);
-            Ok::<_, Error>(Linear::from_rows(rows, cols, &values))
+            Ok::<_, Error>(Linear::from_rows(rows, cols, &values).with_bias(read(&format!("{part}.bias"))?))
         };
         let fused = transposed(&read("qkv_proj.weight")?, h, 3 * h);
-        let third = |at: usize| Linear::from_rows(h, h, &fused[at * h * h..(at + 1) * h * h]);
         let bias = read("qkv_proj.bias")?;
-        let extras = Extras {
-            q_bias: bias[..h].to_vec(),
-            k_bias: bias[h..2 * h].to_vec(),
-            v_bias: bias[2 * h..].to_vec(),
-            o_bias: read("o_proj.bias")?,
-            up_bias: read("up_proj.bias")?,
-            down_bias: read("down_proj.bias")?,
-            ..Extras::default()
+        let third = |at: usize| {
+            let own = Linear::from_rows(h, h, &fused[at * h * h..(at + 1) * h * h]);
+            own.with_bias(bias[at * h..(at + 1) * h].to_vec())
         };
         Ok(Self {
             input_norm: norm("input_layernorm")?,
@@ -129,7 +116,7 @@ impl Layer {
             gate: None,
             up: linear("up_proj", m, h)?,
             down: linear("down_proj", h, m)?,
-            extras,
+            extras: Extras::default(),
         })
     }
 

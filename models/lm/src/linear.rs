@@ -7,19 +7,28 @@
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
 
-/// A linear layer's weight, `out × in`, kept in the order products want.
+/// A linear layer's weight, `out × in`, kept in the order products want, and what it adds: nothing where that is empty.
 #[derive(Debug, Clone)]
 pub struct Linear {
     matrix: DMatrix<f32>,
+    bias: Vec<f32>,
 }
 
 impl Linear {
     /// From rows of `inputs` values, as checkpoints store them.
     pub fn from_rows(outputs: usize, inputs: usize, rows: &[f32]) -> Self {
-        Self { matrix: DMatrix::from_row_slice(outputs, inputs, rows) }
+        Self { matrix: DMatrix::from_row_slice(outputs, inputs, rows), bias: Vec::new() }
     }
 
-    /// The weight, row by row.
+    pub fn with_bias(self, bias: Vec<f32>) -> Self {
+        Self { bias, ..self }
+    }
+
+    /// Puts another weight of the same shape in the place of its own.
+    pub fn replace(&mut self, rows: &[f32]) {
+        self.matrix = DMatrix::from_row_slice(self.outputs(), self.inputs(), rows);
+    }
+
     pub fn to_rows(&self) -> Vec<f32> {
         self.matrix.transpose().as_slice().to_vec()
     }
@@ -43,12 +52,16 @@ impl Linear {
         self.matrix.ncols()
     }
 
-    /// `y = x · Wᵀ + beta · y` over `tokens` rows.
+    /// `y = x · Wᵀ + beta · y`, and the bias, over `tokens` rows.
     pub fn apply(&self, x: &[f32], y: &mut [f32], beta: f32) {
         let tokens = x.len() / self.inputs();
         let x = DMatrixView::from_slice(x, self.inputs(), tokens);
-        let mut y = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
-        y.gemm(1.0, &self.matrix, &x, beta);
+        let mut product = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
+        product.gemm(1.0, &self.matrix, &x, beta);
+        if !self.bias.is_empty() {
+            let rows = y.chunks_exact_mut(self.bias.len());
+            rows.for_each(|row| row.iter_mut().zip(&self.bias).for_each(|(y, bias)| *y += bias));
+        }
     }
 
     /// `x · Wᵀ` in a buffer that fits itself to it.

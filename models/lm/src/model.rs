@@ -4,7 +4,7 @@ use crate::attention::{self, Scratch, Shape};
 use crate::config::{Family, LayerKind};
 use crate::layer::{self, Layer};
 use crate::linear::Linear;
-use crate::norm::{Norm, add_bias, gelu, rms_norm_in_place, silu};
+use crate::norm::{Norm, gelu, rms_norm_in_place, silu};
 use crate::rotary::Rotary;
 use crate::{Attended, Checkpoint, Config, Error, Hooks, TokenRows};
 use nalgebra::DMatrix;
@@ -60,6 +60,7 @@ pub(crate) struct Workspace {
     part: Vec<f32>,
     scratch: Scratch,
     tokens: usize,
+    pub bits: HookBits,
 }
 
 /// Bits the hooks answered for one window.
@@ -72,7 +73,6 @@ pub(crate) struct HookBits {
 }
 
 impl Model {
-    /// Reads every tensor of a checkpoint into f32.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, Error> {
         let config = checkpoint.config.clone();
         let h = config.hidden_size;
@@ -99,7 +99,6 @@ impl Model {
         })
     }
 
-    /// The model's shape.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -129,7 +128,7 @@ impl Model {
                     let (expected, found) = (vec![rows, cols], own.map_or(vec![], |w| vec![w.rows, w.cols]));
                     return Err(Error::BadCheckpoint(vec![crate::Problem::Shape { name, expected, found }]));
                 };
-                *linear = Linear::from_rows(rows, cols, &own.values);
+                linear.replace(&own.values);
             }
         }
         Ok(())
@@ -141,36 +140,34 @@ impl Model {
         work
     }
 
-    /// Runs one window up to the last norm; answers what the head reads,
-    /// `tokens × hidden`, for [`Model::logits`].
-    pub(crate) fn forward<'w>(
+    /// Runs one window up to the last norm; leaves what the head reads, for [`Model::logits`], and what hooks answered.
+    pub(crate) fn forward(
         &self,
         tokens: &[u32],
-        work: &'w mut Workspace,
+        work: &mut Workspace,
         hooks: &dyn Hooks,
-    ) -> Result<(&'w mut Workspace, HookBits), Error> {
+    ) -> Result<(), Error> {
         work.resize(self, tokens.len());
         let h = self.config.hidden_size;
         self.embed(tokens, &mut work.residual);
-        let mut bits = HookBits::default();
+        work.bits = HookBits::default();
         let stages = hooks.stages().clamp(1, self.layers.len());
         for n in 0..self.layers.len() {
-            self.attend(n, work, hooks, &mut bits)?;
+            self.attend(n, work, hooks)?;
             self.feed_forward(n, work);
             // The last layer of every stage but the last sends its residual stream on.
             let stage = (n + 1) * stages / self.layers.len();
             let boundary = stage < stages && stage != n * stages / self.layers.len();
             if boundary {
                 let matrix = TokenRows { rows: tokens.len(), cols: h, values: &mut work.residual };
-                bits.activation_values += matrix.values.len() as u64;
-                bits.activation += hooks.activation(stage - 1, matrix).map_err(|reason| Error::Hook {
-                    place: format!("activations after layer {n}"),
-                    reason,
+                work.bits.activation_values += matrix.values.len() as u64;
+                work.bits.activation += hooks.activation(stage - 1, matrix).map_err(|reason| {
+                    Error::Hook { place: format!("activations after layer {n}"), reason }
                 })?;
             }
         }
         self.normalize_last(work);
-        Ok((work, bits))
+        Ok(())
     }
 
     /// Turns queries of layer `n`, heads side by side, back by the rotary angles of a position: against keys there
@@ -189,7 +186,6 @@ impl Model {
         }
     }
 
-    /// What the head reads.
     fn normalize_last(&self, work: &mut Workspace) {
         self.norm.apply(&work.residual, self.config.rms_norm_eps as f32, &mut work.normed);
     }
@@ -210,7 +206,7 @@ impl Model {
             return Err(Error::TextTooShort { tokens: tokens.len() });
         }
         let mut work = self.workspace(tokens.len());
-        let (work, _) = self.forward(tokens, &mut work, &crate::NoHooks)?;
+        self.forward(tokens, &mut work, &crate::NoHooks)?;
         let mut logits = Vec::new();
         Ok(self.logits(&work.normed, &mut logits).to_vec())
     }
@@ -232,15 +228,9 @@ impl Model {
         }
     }
 
-    fn attend(
-        &self,
-        n: usize,
-        work: &mut Workspace,
-        hooks: &dyn Hooks,
-        bits: &mut HookBits,
-    ) -> Result<(), Error> {
+    fn attend(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) -> Result<(), Error> {
         self.normalize(n, Part::Attention, work);
-        self.mix(n, work, hooks, bits)?;
+        self.mix(n, work, hooks)?;
         let Workspace { mixed, part, residual, .. } = work;
         self.add_output(n, Part::AttentionOut, mixed, part, residual);
         Ok(())
@@ -256,30 +246,21 @@ impl Model {
     }
 
     /// From what Q, K and V read to what O reads.
-    fn mix(
-        &self,
-        n: usize,
-        work: &mut Workspace,
-        hooks: &dyn Hooks,
-        bits: &mut HookBits,
-    ) -> Result<(), Error> {
+    fn mix(&self, n: usize, work: &mut Workspace, hooks: &dyn Hooks) -> Result<(), Error> {
         let (config, layer) = (&self.config, &self.layers[n]);
         let extras = &layer.extras;
         let epsilon = config.rms_norm_eps as f32;
         layer.q.apply(&work.normed, &mut work.q, 0.0);
         layer.k.apply(&work.normed, &mut work.k, 0.0);
         layer.v.apply(&work.normed, &mut work.v, 0.0);
-        add_bias(&mut work.q, &extras.q_bias);
-        add_bias(&mut work.k, &extras.k_bias);
-        add_bias(&mut work.v, &extras.v_bias);
         rms_norm_in_place(&mut work.q, &extras.q_norm, epsilon);
         rms_norm_in_place(&mut work.k, &extras.k_norm, epsilon);
         let (rotary, window) = self.rotary_of(n);
         let mut replace = |kind: &'static str, values: &mut [f32]| {
-            bits.kv_values += values.len() as u64;
+            work.bits.kv_values += values.len() as u64;
             let matrix = TokenRows { rows: work.tokens, cols: config.kv_size(), values };
             let spent = hooks.kv(n, kind, matrix);
-            bits.kv += spent
+            work.bits.kv += spent
                 .map_err(|reason| Error::Hook { place: format!("{kind} cache of layer {n}"), reason })?;
             Ok::<_, Error>(())
         };
@@ -321,7 +302,6 @@ impl Model {
         let layer = &self.layers[n];
         let Some(gate) = &layer.gate else {
             layer.up.apply(&work.normed, &mut work.gate, 0.0);
-            add_bias(&mut work.gate, &layer.extras.up_bias);
             with_width(Width::widest(), Gate { gate: &mut work.gate, up: None, of: gelu });
             return;
         };
@@ -376,7 +356,7 @@ impl Model {
         work.residual.copy_from_slice(residual);
         for n in n..self.layers.len() {
             see(&work.residual);
-            self.attend(n, work, &crate::NoHooks, &mut HookBits::default())?;
+            self.attend(n, work, &crate::NoHooks)?;
             self.feed_forward(n, work);
         }
         self.normalize_last(work);
@@ -399,7 +379,7 @@ impl Model {
         Ok(match part {
             Part::Attention | Part::Feed => work.normed.clone(),
             Part::AttentionOut => {
-                self.mix(n, work, hooks, &mut HookBits::default())?;
+                self.mix(n, work, hooks)?;
                 work.mixed.clone()
             }
             Part::FeedOut => {
@@ -434,14 +414,13 @@ impl Model {
     ) {
         let layer = &self.layers[n];
         let extras = &layer.extras;
-        let (linear, bias, norm) = match part {
+        let (linear, norm) = match part {
             Part::Attention | Part::Feed => return,
-            Part::AttentionOut => (&layer.o, &extras.o_bias, &extras.attention_out_norm),
-            Part::FeedOut => (&layer.down, &extras.down_bias, &extras.feed_out_norm),
+            Part::AttentionOut => (&layer.o, &extras.attention_out_norm),
+            Part::FeedOut => (&layer.down, &extras.feed_out_norm),
         };
         if norm.is_empty() {
             linear.apply(reads, residual, 1.0);
-            add_bias(residual, bias);
             return;
         }
         buffer.resize(residual.len(), 0.0);
@@ -472,13 +451,12 @@ impl Model {
         for (n, layer) in self.layers.iter_mut().enumerate() {
             for (part, linear) in layer.linears_mut() {
                 if weight.name == weight_name(n, part) {
-                    *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+                    linear.replace(&weight.values);
                 }
             }
         }
     }
 
-    /// Channels of what a part reads.
     pub(crate) fn part_inputs(&self, n: usize, part: Part) -> usize {
         let layer = &self.layers[n];
         match part {
@@ -501,7 +479,7 @@ impl Model {
         let linears = self.layers[n].linears_mut();
         let own = linears.into_iter().filter(|(name, _)| part.readers().contains(name));
         for ((_, linear), weight) in own.zip(weights) {
-            *linear = Linear::from_rows(weight.rows, weight.cols, &weight.values);
+            linear.replace(&weight.values);
         }
     }
 }
@@ -523,7 +501,6 @@ impl Part {
     pub(crate) const HALVES: [[Self; 2]; 2] =
         [[Self::Attention, Self::AttentionOut], [Self::Feed, Self::FeedOut]];
 
-    /// Names of its weights.
     pub(crate) fn readers(self) -> &'static [&'static str] {
         match self {
             Self::Attention => &["q_proj", "k_proj", "v_proj"],

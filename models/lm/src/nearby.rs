@@ -21,16 +21,13 @@ pub(crate) struct Nearby {
 
 /// One window as the model left it.
 struct Window {
-    /// The residual stream before each layer.
     residuals: Vec<Vec<f32>>,
-    /// What the head reads.
     hidden: Vec<f32>,
     /// For each prediction the rows of the head that were drawn, less their mean.
     drawn: Vec<f32>,
 }
 
 impl Nearby {
-    /// Runs the model over a text.
     pub fn measure(model: &Model, text: &Text) -> Result<Self, Error> {
         let hidden_size = model.config().hidden_size;
         let windows = text.windows.par_iter().map(|window| {

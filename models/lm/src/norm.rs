@@ -1,4 +1,4 @@
-//! What stands between linear layers: norms, biases, activations. Row by row,
+//! What stands between linear layers: norms and activations. Row by row,
 //! a row a token; knows nothing of which family has which.
 
 use trinity_numeric::exp::exp;
@@ -17,13 +17,6 @@ pub fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
-/// Adds a bias to every row; an empty one adds nothing.
-pub fn add_bias(x: &mut [f32], bias: &[f32]) {
-    if !bias.is_empty() {
-        x.chunks_exact_mut(bias.len()).for_each(|row| row.iter_mut().zip(bias).for_each(|(x, b)| *x += b));
-    }
-}
-
 /// A norm's weight, and its bias where it takes the mean off too.
 #[derive(Debug, Clone, Default)]
 pub struct Norm {
@@ -33,7 +26,6 @@ pub struct Norm {
 }
 
 impl Norm {
-    /// Normalized rows of `x`.
     pub fn apply(&self, x: &[f32], epsilon: f32, out: &mut [f32]) {
         match &self.bias {
             None => {

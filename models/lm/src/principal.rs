@@ -4,7 +4,7 @@
 //! layers as well; here a layer is coded before the next one reads, so each has its own basis. Knows nothing of codecs.
 
 use crate::cache::{CacheTurns, Direction};
-use crate::cache_moments::{CacheMoments, Sums, of_kind};
+use crate::cache_moments::{CacheMoments, LayerMoments, of_kind};
 use crate::{Hooks, TokenRows};
 use nalgebra::{DMatrix, DVector};
 use rayon::prelude::*;
@@ -20,7 +20,6 @@ pub struct CacheBases {
 impl CacheBases {
     /// Of K and V as `turns` leave them, where there are any.
     pub fn new(moments: &CacheMoments, turns: Option<&CacheTurns>) -> Self {
-        let laws: Vec<_> = moments.rows().enumerate().collect();
         let basis = |layer: usize, kind: usize, (mean, covariance): (Vec<f64>, DMatrix<f64>)| {
             let (mean, covariance) = match turns.map(|turns| turns.matrix(layer, kind)) {
                 Some(turn) => {
@@ -32,9 +31,10 @@ impl CacheBases {
             let cols = mean.len();
             Precondition::Pca(Arc::new(PcaBasis::from_covariance(&mean, covariance.as_slice(), cols)))
         };
+        let layers = moments.layers.par_iter().enumerate();
         let of_layer =
-            |&(layer, rows): &(usize, &[Sums; 2])| [0, 1].map(|kind| basis(layer, kind, rows[kind].law()));
-        Self { layers: laws.par_iter().map(of_layer).collect() }
+            |(at, layer): (usize, &LayerMoments)| [0, 1].map(|kind| basis(at, kind, layer.rows[kind].law()));
+        Self { layers: layers.map(of_layer).collect() }
     }
 
     /// Has rows of a layer's K or V coded in its basis.

@@ -117,7 +117,6 @@ impl Seen {
     }
 }
 
-/// How weights are coded.
 pub(crate) struct Task<'a> {
     pub coding: &'a Coding,
     pub text: &'a Text,
@@ -194,7 +193,7 @@ fn code_part(
             factor.as_ref().map_or_else(|| weight.values.clone(), |factor| seen.target(weight, factor));
         let mut coded = Weight { values, ..weight.clone() };
         let spent = task.keeper.code(&mut coded, bits, Some(known));
-        let spent = spent.map_err(|reason| Error::of_weight(weight, reason))?;
+        let spent = spent.map_err(|reason| Error::of_weight(&weight.name, reason))?;
         Ok((coded, Some(spent)))
     };
     let coded = weights.par_iter().map(code).collect::<Result<Vec<(Weight, Option<u64>)>, Error>>()?;

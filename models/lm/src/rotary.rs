@@ -1,7 +1,6 @@
 //! Rotary positions: each pair `(x[i], x[i + d/2])` of a head turned by an
 //! angle that grows with the position.
 
-/// How fast each pair turns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
     pub theta: f64,

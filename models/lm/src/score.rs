@@ -28,18 +28,14 @@ pub struct Score {
 #[derive(Debug)]
 pub struct Reference {
     pub score: Score,
-    /// Shared with the model.
     head: Arc<Linear>,
     windows: Vec<WindowOutcome>,
 }
 
 impl Reference {
-    /// Runs the uncoded model.
     pub fn measure(model: &Model, text: &Text, progress: &(dyn Fn() + Sync)) -> Result<Self, Error> {
-        let results = run(model, text, &NoHooks, None, progress)?;
-        let score = summary(text, &results, None);
-        let windows = results.into_iter().map(|(outcome, _)| outcome).collect();
-        Ok(Self { score, head: model.head.clone(), windows })
+        let windows = run(model, text, &NoHooks, None, progress)?;
+        Ok(Self { score: summary(text, &windows, None), head: model.head.clone(), windows })
     }
 }
 
@@ -68,29 +64,28 @@ pub fn score_against(
         return Err(Error::BadFile { file: "text".into(), reason: "not the text of the reference".into() });
     }
     let outcomes = run(model, text, hooks, Some(reference), progress)?;
-    let fidelity = Fidelity::of(&reference.windows, text, outcomes.iter().map(|(outcome, _)| outcome));
+    let fidelity = Fidelity::of(&reference.windows, text, &outcomes);
     Ok(summary(text, &outcomes, Some(fidelity)))
 }
 
-/// Every window's outcome, in order.
 fn run(
     model: &Model,
     text: &Text,
     hooks: &dyn Hooks,
     reference: Option<&Reference>,
     progress: &(dyn Fn() + Sync),
-) -> Result<Vec<(WindowOutcome, HookBits)>, Error> {
+) -> Result<Vec<WindowOutcome>, Error> {
     text.windows
         .par_iter()
         .enumerate()
         .map_init(
             || (model.workspace(text.longest()), Vec::new()),
             |(work, scratch), (index, window)| {
-                let (work, bits) = model.forward(&window.tokens, work, hooks)?;
+                model.forward(&window.tokens, work, hooks)?;
                 let known = reference.map(|r| (r, r.windows[index].hidden.as_slice()));
                 let outcome = losses(model, window, work, known, scratch);
                 progress();
-                Ok((outcome, bits))
+                Ok(outcome)
             },
         )
         .collect()
@@ -105,8 +100,8 @@ fn losses(
     scratch: &mut Vec<f32>,
 ) -> WindowOutcome {
     let (h, vocabulary) = (model.config().hidden_size, model.config().vocab_size);
+    let mut outcome = WindowOutcome { bits: work.bits, ..WindowOutcome::default() };
     let (hidden, logits) = work.hidden_and_logits();
-    let mut outcome = WindowOutcome::default();
     if known.is_none() {
         outcome.hidden = hidden.to_vec();
     }
@@ -126,12 +121,12 @@ fn losses(
     outcome
 }
 
-fn summary(text: &Text, results: &[(WindowOutcome, HookBits)], fidelity: Option<Fidelity>) -> Score {
+fn summary(text: &Text, results: &[WindowOutcome], fidelity: Option<Fidelity>) -> Score {
     let window_nats = |w: &WindowOutcome| w.tokens.iter().map(|t| t.nats).sum::<f64>();
-    let nats: f64 = results.iter().map(|r| window_nats(&r.0)).sum();
+    let nats: f64 = results.iter().map(window_nats).sum();
     let predicted_tokens: u64 = text.windows.iter().map(|w| w.tokens.len() as u64 - 1).sum();
     let predicted_bytes: u64 = text.windows.iter().map(|w| w.predicted_bytes as u64).sum();
-    let total = |f: fn(&HookBits) -> u64| results.iter().map(|r| f(&r.1)).sum::<u64>();
+    let total = |f: fn(&HookBits) -> u64| results.iter().map(|r| f(&r.bits)).sum::<u64>();
     let per_value = |bits: u64, values: u64| (values > 0).then(|| bits as f64 / values as f64);
     Score {
         bits_per_byte: nats / std::f64::consts::LN_2 / predicted_bytes.max(1) as f64,

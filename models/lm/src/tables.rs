@@ -5,7 +5,6 @@ use crate::linear::Linear;
 use crate::{Model, Weight};
 use std::sync::Arc;
 
-/// The names that tables have.
 pub(crate) const EMBEDDING: &str = "embed_tokens.weight";
 pub(crate) const HEAD: &str = "lm_head.weight";
 

@@ -11,7 +11,6 @@ pub struct Window {
     pub tokens: Vec<u32>,
     /// Bytes of each token that is predicted: all but the first.
     pub token_bytes: Vec<u32>,
-    /// Their sum.
     pub predicted_bytes: usize,
 }
 
@@ -22,7 +21,6 @@ pub struct Text {
 }
 
 impl Window {
-    /// Some tokens of it, one or more.
     fn part(&self, range: Range<usize>) -> Self {
         let token_bytes = self.token_bytes[range.start..range.end - 1].to_vec();
         Self {
@@ -45,12 +43,10 @@ impl Text {
         Self::cut(&tokens, length.clamp(2, longest), checkpoint.config.vocab_size)
     }
 
-    /// Tokens of all windows.
     pub(crate) fn tokens(&self) -> usize {
         self.windows.iter().map(|window| window.tokens.len()).sum()
     }
 
-    /// Tokens of the longest window.
     pub(crate) fn longest(&self) -> usize {
         self.windows.iter().map(|window| window.tokens.len()).max().unwrap_or(0)
     }

@@ -33,7 +33,6 @@ mod with_vocabulary {
     use trinity_tensor::TensorFile;
     use trinity_tensor::file::List;
 
-    /// Tokens with the bytes each covers.
     pub(crate) fn tokenize(bytes: &[u8], checkpoint: &Checkpoint) -> Result<Tokens, Error> {
         let path = match checkpoint.gguf() {
             Some(_) => checkpoint.config_path.clone(),

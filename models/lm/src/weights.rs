@@ -310,7 +310,7 @@ impl Calibrator {
             done(table.values.len());
             let Some(bits) = budget(&table.name) else { continue };
             let spent = keeper.code(&mut table, bits, None);
-            spent.map_err(|reason| Error::of_weight(&table, reason))?;
+            spent.map_err(|reason| Error::of_weight(&table.name, reason))?;
             coded.replace_table(&table);
         }
         let task = Task { coding, text: &self.text, keeper, budget: &budget, done };
@@ -327,7 +327,7 @@ fn put(
     let originals = model.weights();
     let one = |weight: &Weight| {
         let mut coded = weight.clone();
-        let spent = code(&mut coded).map_err(|reason| Error::of_weight(weight, reason))?;
+        let spent = code(&mut coded).map_err(|reason| Error::of_weight(&weight.name, reason))?;
         Ok((coded, spent))
     };
     let coded = originals.par_iter().map(one).collect::<Result<Vec<(Weight, u64)>, Error>>()?;

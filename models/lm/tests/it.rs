@@ -1,5 +1,9 @@
 //! The forward pass against published bits per byte, and hooks against what they promise.
 #![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "texts are parts of a text, and of some tests there is one"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,7 +17,6 @@ impl Default for Fnv1a {
 }
 
 impl Fnv1a {
-    /// Adds bytes, one after the other.
     pub fn add(&mut self, bytes: impl IntoIterator<Item = u8>) {
         bytes.into_iter().for_each(|byte| self.add_word(u64::from(byte)));
     }
@@ -32,13 +31,11 @@ impl Fnv1a {
         self.0 ^= self.0 >> shift;
     }
 
-    /// The hash of what was added.
     pub fn finish(self) -> u64 {
         self.0
     }
 }
 
-/// The hash of bytes.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let mut hash = Fnv1a::default();
     hash.add(bytes);

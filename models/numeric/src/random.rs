@@ -16,7 +16,6 @@ impl Lcg {
         self.0
     }
 
-    /// An integer of 31 bits.
     pub fn bits31(&mut self) -> u64 {
         self.state() >> 33
     }
@@ -44,7 +43,6 @@ impl SplitMix64 {
         Self::mixed(n.wrapping_mul(Self::INCREMENT))
     }
 
-    /// The next word.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(Self::INCREMENT);
         Self::mixed(self.0)

@@ -48,7 +48,6 @@ pub fn narrow<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
-/// Registers to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
     /// The plain truth.

@@ -32,7 +32,6 @@ impl Tuned {
         }
     }
 
-    /// The value that was chosen.
     pub const fn chosen(&self) -> f64 {
         self.value
     }

@@ -106,8 +106,6 @@ impl InstanceRate {
 pub enum Error {
     #[error("{what} must be positive, not {value}")]
     NotPositive { what: &'static str, value: f64 },
-    #[error("video needs {needed_gbps:.1} Gb/s, the video pipeline is built for {capacity_gbps:.1}")]
-    TooMuchVideo { needed_gbps: f64, capacity_gbps: f64 },
 }
 
 #[cfg(test)]

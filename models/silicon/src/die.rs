@@ -102,45 +102,29 @@ impl AreaByPart {
 
 impl Constants {
     /// The process of that name.
-    ///
-    /// # Errors
-    ///
-    /// When there are no data for it.
     pub fn process(&self, name: &str) -> Result<RowIndex, Error> {
-        let known = || join(self.processes.iter().map(|row| row.name.as_str()));
         find(self.processes.iter().map(|row| row.name.as_str()), name)
-            .ok_or_else(|| Error::Process { name: name.into(), known: known() })
+            .map_err(|known| Error::Process { name: name.into(), known })
     }
 
     /// The memory interface of that name.
-    ///
-    /// # Errors
-    ///
-    /// When there are no data for it.
     pub fn memory(&self, name: &str) -> Result<RowIndex, Error> {
-        let known = || join(self.memories.iter().map(|row| row.name.as_str()));
         find(self.memories.iter().map(|row| row.name.as_str()), name)
-            .ok_or_else(|| Error::Memory { name: name.into(), known: known() })
+            .map_err(|known| Error::Memory { name: name.into(), known })
     }
 
     /// The link of that name.
-    ///
-    /// # Errors
-    ///
-    /// When there are no data for it.
     pub fn link(&self, name: &str) -> Result<RowIndex, Error> {
-        let known = || join(self.links.iter().map(|row| row.name.as_str()));
         find(self.links.iter().map(|row| row.name.as_str()), name)
-            .ok_or_else(|| Error::Link { name: name.into(), known: known() })
+            .map_err(|known| Error::Link { name: name.into(), known })
     }
 }
 
-fn find<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Option<RowIndex> {
-    names.position(|known| known == name).and_then(|at| u16::try_from(at).ok()).map(RowIndex)
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+/// The row of that name, or the names that are known.
+fn find<'a>(names: impl Iterator<Item = &'a str>, name: &str) -> Result<RowIndex, String> {
+    let known: Vec<&str> = names.collect();
+    let at = known.iter().position(|known| *known == name).and_then(|at| u16::try_from(at).ok());
+    at.map(RowIndex).ok_or_else(|| known.join(", "))
 }
 
 const UM2_PER_MM2: f64 = 1e6;

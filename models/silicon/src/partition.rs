@@ -1,9 +1,9 @@
 //! The three-in-one codec cut into its parts (LLM.265 Figure 13), and shared
 //! out between video and tensors.
 
-use crate::cost::{Cost, Error, InstanceRate};
+use crate::cost::InstanceRate;
 use crate::stages::{Design, Technology, XK264};
-use crate::table3::{THREE_IN_ONE_DECODER, THREE_IN_ONE_ENCODER, Table3Row};
+use crate::table3::THREE_IN_ONE_ENCODER;
 
 /// Share of the encoder that tensors, images and video have in common (§7).
 pub const SHARED_FRACTION: f64 = 0.8;
@@ -21,7 +21,6 @@ pub fn video_capacity_gbps() -> f64 {
 /// One direction of the three-in-one codec, by part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThreeInOne {
-    whole: Cost,
     /// (a): conversion and alignment of number formats.
     pub alignment_mm2: f64,
     /// (b): prediction, transform, entropy coding.
@@ -31,56 +30,19 @@ pub struct ThreeInOne {
 }
 
 impl ThreeInOne {
-    fn of(row: &Table3Row) -> Self {
+    /// The encoder.
+    pub fn encoder() -> Self {
+        let area_mm2 = THREE_IN_ONE_ENCODER.area_mm2;
         let alignment_mm2 = ALIGNMENT_LANES * ALIGNMENT_KGE_PER_LANE * 1e3 * Technology::ASAP7.gate_um2
             / Technology::ASAP7.utilization
             / 1e6;
-        let shared_mm2 = SHARED_FRACTION * row.area_mm2;
-        Self {
-            whole: row.cost(),
-            alignment_mm2,
-            shared_mm2,
-            video_only_mm2: row.area_mm2 - shared_mm2 - alignment_mm2,
-        }
-    }
-
-    /// The encoder.
-    pub fn encoder() -> Self {
-        Self::of(&THREE_IN_ONE_ENCODER)
-    }
-
-    /// The decoder, assumed to be cut as the encoder is.
-    pub fn decoder() -> Self {
-        Self::of(&THREE_IN_ONE_DECODER)
+        let shared_mm2 = SHARED_FRACTION * area_mm2;
+        Self { alignment_mm2, shared_mm2, video_only_mm2: area_mm2 - shared_mm2 - alignment_mm2 }
     }
 
     /// Everything together.
     pub fn area_mm2(&self) -> f64 {
         self.alignment_mm2 + self.shared_mm2 + self.video_only_mm2
-    }
-
-    /// What is left for tensors while `video_gbps` of video is served: the
-    /// shared pipeline is partitioned by software, video first.
-    ///
-    /// # Errors
-    ///
-    /// When there is more video than the video pipeline was built for.
-    pub fn tensor_share(&self, video_gbps: f64) -> Result<Cost, Error> {
-        if video_gbps.is_nan() || video_gbps < 0.0 {
-            return Err(Error::NotPositive { what: "video throughput", value: video_gbps });
-        }
-        let capacity_gbps = video_capacity_gbps();
-        if video_gbps > capacity_gbps * (1.0 + 1e-9) {
-            return Err(Error::TooMuchVideo { needed_gbps: video_gbps, capacity_gbps });
-        }
-        let left = 1.0 - video_gbps / self.whole.throughput_gbps;
-        let active = (self.alignment_mm2 + self.shared_mm2) / self.area_mm2();
-        Ok(Cost {
-            area_mm2: self.area_mm2(),
-            // Dynamic power goes with the area that switches.
-            power_w: self.whole.power_w * active * left,
-            throughput_gbps: self.whole.throughput_gbps * left,
-        })
     }
 }
 
@@ -114,15 +76,5 @@ mod tests {
         let by_stages = video_only_by_stages(&technology, ratio);
         let by_paper = ThreeInOne::encoder().video_only_mm2;
         assert!((by_stages / by_paper - 1.0).abs() < 0.25, "{by_stages} {by_paper}");
-    }
-
-    #[test]
-    fn video_is_served_first_and_no_more_than_8k60() {
-        let encoder = ThreeInOne::encoder();
-        assert_eq!(encoder.tensor_share(0.0).unwrap().throughput_gbps, 100.0);
-        let busy = encoder.tensor_share(video_capacity_gbps()).unwrap();
-        assert!((busy.throughput_gbps - 76.1).abs() < 0.1, "{busy:?}");
-        assert!(encoder.tensor_share(30.0).is_err());
-        assert!(encoder.tensor_share(f64::NAN).is_err());
     }
 }

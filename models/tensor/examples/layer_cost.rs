@@ -12,7 +12,8 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use trinity_bits::{Chroma, Frame};
-use trinity_tensor::codec::{Encoded, Limits, Rate, TensorCodec, Tiling, codec};
+use trinity_numeric::random::Lcg;
+use trinity_tensor::codec::{Limits, Rate, Tiling, codec};
 use trinity_tensor::pipeline::{OnNonFinite, encode_file};
 use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
@@ -34,7 +35,8 @@ fn main() {
         picture_hash: false,
         ..Default::default()
     };
-    let encode = |pool: &rayon::ThreadPool| pool.install(|| as_tensor(tensor_codec.as_ref(), &tensor));
+    let encode =
+        |pool: &rayon::ThreadPool| pool.install(|| tensor_codec.encode(&tensor, Rate::Qp(QP)).unwrap());
     let pools = [1, 2].map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
 
     let stream = trinity_h265::encode(&frames, &params).unwrap().stream;
@@ -97,10 +99,6 @@ fn threads(
     );
 }
 
-fn as_tensor(codec: &dyn TensorCodec, tensor: &Tensor) -> Encoded {
-    codec.encode(tensor, Rate::Qp(QP)).unwrap()
-}
-
 /// The least processor time of each, rounds alternating.
 fn least<const N: usize>(mut works: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut best = [f64::MAX; N];
@@ -128,22 +126,14 @@ fn processor_s() -> f64 {
 /// The samples that the tensor codec makes, as it would tile them.
 fn frames(tensor: &Tensor) -> Vec<Frame> {
     let (rows, cols) = tensor.matrix();
-    let mut values = vec![0f32; tensor.len()];
-    tensor.dtype().to_f32(tensor.data(), &mut values);
     Tiling::new(rows, cols, false, Limits { least: 1, side: 4096, chroma: Chroma::C400, depth: 12 })
-        .cut(&values, |value| (value * 2047.0 + 2048.0).round() as u16)
+        .cut(&tensor.to_f32(), |value| (value * 2047.0 + 2048.0).round() as u16)
 }
 
 /// Sums of uniform numbers, within ±1.
 fn gaussian(rows: usize, cols: usize) -> Tensor {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut uniform = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
-    };
+    let mut lcg = Lcg(7);
+    let mut uniform = || lcg.uniform() - 0.5;
     let values: Vec<f32> = (0..rows * cols).map(|_| (0..8).map(|_| uniform()).sum::<f32>() / 4.01).collect();
-    let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Tensor::new("large", Class::Weight, Dtype::F32, vec![rows, cols], data).unwrap()
+    Tensor::of_f32("large", Class::Weight, Dtype::F32, vec![rows, cols], &values).unwrap()
 }

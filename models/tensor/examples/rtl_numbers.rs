@@ -28,13 +28,8 @@ fn main() -> ExitCode {
             let mut numbers = [0f32; 8];
             dtype.to_f32(&bytes, &mut numbers);
             let kept = dtype != Dtype::F16;
-            record(
-                &mut out,
-                format as u32,
-                0,
-                chunk,
-                numbers.map(|n| if kept { n.to_bits() } else { flushed(n) }),
-            );
+            let numbers = numbers.map(|n| if kept { n.to_bits() } else { flushed(n) });
+            record(&mut out, format as u32, 0, chunk, numbers);
         }
     }
     for (index, element) in SCALED.into_iter().enumerate() {

@@ -90,16 +90,14 @@ fn h264(gray: &Frame, samples: &[u16]) -> Outcome<Vec<Point>> {
 
 fn line(name: &str, samples: &[u16], width: usize, height: usize) -> Outcome<Vec<Point>> {
     let values: Vec<f32> = samples.iter().map(|&sample| sample.into()).collect();
-    let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let plane = Tensor::new("luma", Class::Activation, Dtype::F32, vec![height, width], data)?;
+    let plane = Tensor::of_f32("luma", Class::Activation, Dtype::F32, vec![height, width], &values)?;
     let energy = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>() / values.len() as f64;
     let codec = codec(name)?;
     let of = |goal: i32| -> Outcome<Point> {
         let error = 255.0f64.powi(2) / 10f64.powf(f64::from(goal) / 10.0);
         let encoded = codec.encode(&plane, Rate::Nmse(error / energy))?;
         let back = codec.decode(&encoded)?;
-        let mut decoded = vec![0.0; samples.len()];
-        back.dtype().to_f32(back.data(), &mut decoded);
+        let decoded = back.to_f32();
         let quality = psnr(samples, decoded.iter().map(|&value| Sample::<8>::rounded(value).0));
         Ok((quality, encoded.bits_per_value()))
     };

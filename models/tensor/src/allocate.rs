@@ -20,26 +20,23 @@ pub enum Allocation {
     EqualSlope,
 }
 
+impl Allocation {
+    const NAMED: [(Self, &str); 3] =
+        [(Self::Equal, "equal"), (Self::Linear, "linear"), (Self::EqualSlope, "equal-slope")];
+}
+
 impl std::str::FromStr for Allocation {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "equal" => Ok(Self::Equal),
-            "linear" => Ok(Self::Linear),
-            "equal-slope" => Ok(Self::EqualSlope),
-            _ => Err(format!("`{name}`: expected equal, linear or equal-slope")),
-        }
+        let found = Self::NAMED.into_iter().find(|(_, own)| *own == name).map(|(allocation, _)| allocation);
+        found.ok_or_else(|| format!("`{name}`: expected equal, linear or equal-slope"))
     }
 }
 
 impl std::fmt::Display for Allocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Equal => "equal",
-            Self::Linear => "linear",
-            Self::EqualSlope => "equal-slope",
-        })
+        f.pad(Self::NAMED.iter().find(|(own, _)| own == self).map_or("", |(_, name)| name))
     }
 }
 

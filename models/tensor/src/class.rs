@@ -44,18 +44,10 @@ impl Class {
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let names_a_parameter =
             has(&["weight", "bias", "_proj", "embed", "norm", "lm_head", "mlp", "attn", "wte", "wpe"]);
+        let caches = ["k_cache", "v_cache", "key_cache", "value_cache", "past_key", "past_value", "kvcache"];
         if has(&["grad"]) {
             if names_a_parameter { Self::WeightGradient } else { Self::ActivationGradient }
-        } else if has(&[
-            "k_cache",
-            "v_cache",
-            "kv_cache",
-            "key_cache",
-            "value_cache",
-            "past_key",
-            "past_value",
-            "kvcache",
-        ]) {
+        } else if has(&caches) {
             Self::KvCache
         } else if has(&["activation", "hidden_state", "residual_stream", "boundary"]) {
             Self::Activation

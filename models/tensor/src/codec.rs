@@ -39,7 +39,6 @@ mod trinity;
 mod uniform;
 mod video;
 
-pub use align::{Aligned, Granularity, align_to_integers};
 pub use basis::Basis;
 pub use cache::CACHES;
 pub use contract::{Encoded, TensorCodec};

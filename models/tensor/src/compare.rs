@@ -232,13 +232,14 @@ impl Job<'_> {
             return self.reference();
         }
         let inner = codec(&self.codec)?;
-        let codec: Box<dyn TensorCodec> = match self.turn {
-            Turn::None => inner,
-            Turn::Hadamard => Box::new(Preconditioned { precondition: Precondition::Hadamard, inner }),
-            Turn::Pca { rank } => Box::new(Preconditioned {
-                precondition: Precondition::Pca(Arc::new(self.basis(rank)?)),
-                inner,
-            }),
+        let precondition = match self.turn {
+            Turn::None => None,
+            Turn::Hadamard => Some(Precondition::Hadamard),
+            Turn::Pca { rank } => Some(Precondition::Pca(Arc::new(self.basis(rank)?))),
+        };
+        let codec: Box<dyn TensorCodec> = match precondition {
+            None => inner,
+            Some(precondition) => Box::new(Preconditioned { precondition, inner }),
         };
         let outcome = evaluate(&self.input.entry, codec.as_ref(), self.target())?;
         self.row(outcome.bits_per_value, outcome.metrics, outcome.encode_mb_s, outcome.decode_mb_s)
@@ -287,8 +288,7 @@ impl Job<'_> {
 
     /// The row of a target that the codec cannot meet.
     fn missed(&self, limiting_factor: LimitingFactor, reason: String) -> Result<ComparisonRow, Error> {
-        let nothing = Metrics { nmse: f64::NAN, snr_db: f64::NAN, mae: f64::NAN, max_abs_error: f64::NAN };
-        let none = self.row(f64::NAN, nothing, f64::NAN, f64::NAN)?;
+        let none = self.row(f64::NAN, Metrics::from_nmse(f64::NAN), f64::NAN, f64::NAN)?;
         Ok(ComparisonRow { missed: Some(reason), limiting_factor: Some(limiting_factor), ..none })
     }
 
@@ -297,13 +297,9 @@ impl Job<'_> {
     fn basis(&self, rank: Option<usize>) -> Result<PcaBasis, Error> {
         let mut others = self.samples.iter().filter(|sample| self.input.is_taught_by(sample)).peekable();
         if others.peek().is_none() {
-            return Err(Error::Unreachable {
-                name: self.input.entry.name().to_owned(),
-                codec: self.codec.clone(),
-                target: self.turn.to_string(),
-                limiting_factor: LimitingFactor::Shape,
-                reason: "no other tensor of its class and width to learn a basis from".into(),
-            });
+            let (name, codec) = (self.input.entry.name(), self.codec.clone());
+            let reason = "no other tensor of its class and width to learn a basis from";
+            return Err(Error::unreachable(name, codec, self.turn, LimitingFactor::Shape, reason));
         }
         learn(others.map(|sample| &sample.entry), self.input.entry.matrix().1, rank)
     }
@@ -404,61 +400,45 @@ pub struct ClassLine {
     pub gap_bits: f64,
 }
 
+impl ClassLine {
+    fn of(rows: &[&ComparisonRow]) -> Self {
+        let first = rows[0];
+        let mean =
+            |of: fn(&ComparisonRow) -> f64| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len() as f64;
+        let snr_db = mean(|row| row.snr_db);
+        Self {
+            class: first.class,
+            codec: first.codec.clone(),
+            precondition: first.precondition.clone(),
+            target: first.target.clone(),
+            tensors: rows.len(),
+            bits_per_value: mean(|row| row.bits_per_value),
+            nmse: 10f64.powf(-snr_db / 10.0),
+            snr_db,
+            mae: mean(|row| row.mae),
+            max_abs_error: rows.iter().map(|row| row.max_abs_error).fold(first.max_abs_error, f64::max),
+            encode_mb_s: mean(|row| row.encode_mb_s),
+            decode_mb_s: mean(|row| row.decode_mb_s),
+            gap_bits: mean(|row| row.gap_bits),
+        }
+    }
+}
+
 /// Sums rows up by class, target, codec and precondition: rates rise within a
 /// class, codecs come in order of first appearance. Errors in decibels and gaps are plain means,
 /// NMSE is the mean's decibels turned back, the largest error is the largest.
 pub fn by_class(rows: &[ComparisonRow]) -> Vec<ClassLine> {
-    let mut lines: Vec<ClassLine> = Vec::new();
-    for class in Class::ALL {
-        let first = lines.len();
-        for row in rows.iter().filter(|row| row.class == class) {
-            let same = |line: &&mut ClassLine| {
-                (&line.codec, &line.precondition, &line.target)
-                    == (&row.codec, &row.precondition, &row.target)
-            };
-            match lines[first..].iter_mut().find(same) {
-                Some(line) => {
-                    line.tensors += 1;
-                    line.bits_per_value += row.bits_per_value;
-                    line.snr_db += row.snr_db;
-                    line.mae += row.mae;
-                    line.max_abs_error = line.max_abs_error.max(row.max_abs_error);
-                    line.encode_mb_s += row.encode_mb_s;
-                    line.decode_mb_s += row.decode_mb_s;
-                    line.gap_bits += row.gap_bits;
-                }
-                None => lines.push(ClassLine {
-                    class,
-                    codec: row.codec.clone(),
-                    precondition: row.precondition.clone(),
-                    target: row.target.clone(),
-                    tensors: 1,
-                    bits_per_value: row.bits_per_value,
-                    nmse: 0.0,
-                    snr_db: row.snr_db,
-                    mae: row.mae,
-                    max_abs_error: row.max_abs_error,
-                    encode_mb_s: row.encode_mb_s,
-                    decode_mb_s: row.decode_mb_s,
-                    gap_bits: row.gap_bits,
-                }),
-            }
+    fn key(row: &ComparisonRow) -> (Class, [&str; 3]) {
+        (row.class, [&row.codec, &row.precondition, &row.target])
+    }
+    let mut groups: Vec<Vec<&ComparisonRow>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|group| key(group[0]) == key(row)) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
         }
     }
-    for line in &mut lines {
-        let count = line.tensors as f64;
-        for sum in [
-            &mut line.bits_per_value,
-            &mut line.snr_db,
-            &mut line.mae,
-            &mut line.encode_mb_s,
-            &mut line.decode_mb_s,
-            &mut line.gap_bits,
-        ] {
-            *sum /= count;
-        }
-        line.nmse = 10f64.powf(-line.snr_db / 10.0);
-    }
+    let mut lines: Vec<ClassLine> = groups.iter().map(|group| ClassLine::of(group)).collect();
     let rate = |line: &ClassLine| line.target.parse().unwrap_or(f64::MAX);
     lines.sort_by(|a, b| a.class.cmp(&b.class).then(rate(a).total_cmp(&rate(b))));
     lines

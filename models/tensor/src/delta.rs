@@ -13,7 +13,6 @@
 use std::path::Path;
 use trinity_numeric::hash::Fnv1a;
 
-use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, MetricSums, Rate, TensorCodec, codec, decoder};
 use crate::file::{SafetensorsWriter, Spec, TriWriter};
 use crate::pipeline::{SLAB_VALUES, Summary, first_non_finite, spec};
@@ -113,8 +112,7 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
         };
         writer.begin(&spec(tuned), &name, SLAB_VALUES)?;
         let (mut bytes, mut sums) = (0, MetricSums::default());
-        let (rows, cols) = tuned.matrix();
-        let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
+        let plan = tuned.plan();
         let (mut old_stream, mut new_stream) = (base.stream()?, tuned.stream()?);
         let mut hash = Hash::of(base);
         for index in 0..plan.len() {
@@ -127,14 +125,13 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
             let slab = match &inner {
                 None => exact(&old, &new, tuned.dtype().bytes())?,
                 Some((codec, target)) => {
-                    let shape = vec![range.len() / cols.min(range.len()), cols.min(range.len())];
-                    let difference = difference(tuned, &old, &new, shape)?;
+                    let difference = difference(tuned, &old, &new)?;
                     codec.encode(&difference, *target).map_err(|error| error.shifted(range.start))?.bytes
                 }
             };
             let mut applied = if inner.is_some() { old.clone() } else { new.clone() };
             if let Some((codec, _)) = &inner {
-                Change::difference(codec.as_ref(), tuned, slab.clone(), range.len(), cols)?
+                Change::difference(codec.as_ref(), tuned, slab.clone(), range.len())?
                     .scatter(&mut applied, tuned.dtype())?;
             }
             measure(tuned.dtype(), &old, [&new, &applied], &mut sums);
@@ -142,16 +139,7 @@ pub fn make(base: &TensorFile, tuned: &TensorFile, mode: &Mode, path: &Path) -> 
             writer.slab(&slab)?;
         }
         writer.text(format!("{BASE_KEY}{}", tuned.name()), format!("{:016x}", hash.0.finish()));
-        summaries.push(Summary {
-            tensor: tuned.name().to_owned(),
-            class: tuned.class(),
-            codec: name,
-            values: tuned.len(),
-            bytes,
-            bits_per_value: 8.0 * bytes as f64 / tuned.len().max(1) as f64,
-            exact: kept,
-            metrics: sums.finish(),
-        });
+        summaries.push(Summary::of(tuned, name, (tuned.len(), bytes), kept, sums.finish()));
     }
     writer.finish()?;
     Ok(summaries)
@@ -247,12 +235,11 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
             Some(name) => Some(decoder(name, None)?),
             None => {
                 let what = format!("tensor `{}` is coded with `{other}`, which is no delta", delta.name());
-                return Err(Error::Unsupported { format: "delta", offset: delta.offset(), what });
+                return Err(Error::unsupported("delta", delta.offset(), what));
             }
         },
     };
-    let (rows, cols) = delta.matrix();
-    let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
+    let plan = delta.plan();
     let width = delta.dtype().bytes();
     let mut stream = base.stream()?;
     let mut hash = Hash::of(base);
@@ -264,7 +251,7 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
         let range = plan.values(index);
         match &inner {
             None => Change::exact(&bytes, range.len() * width).map(Some),
-            Some(codec) => Change::difference(codec.as_ref(), delta, bytes, range.len(), cols).map(Some),
+            Some(codec) => Change::difference(codec.as_ref(), delta, bytes, range.len()).map(Some),
         }
     };
     let mut change = unpack(0)?;
@@ -284,7 +271,13 @@ fn apply_entry(base: &Entry, delta: &Entry, writer: &mut SafetensorsWriter) -> R
     Ok(hash.0.finish())
 }
 
-fn difference(like: &Entry, old: &[u8], new: &[u8], shape: Vec<usize>) -> Result<Tensor, Error> {
+/// The shape of so many values of a tensor: whole rows, or a part of one.
+fn shape(like: &Entry, values: usize) -> Vec<usize> {
+    let cols = like.matrix().1.min(values);
+    vec![values / cols.max(1), cols]
+}
+
+fn difference(like: &Entry, old: &[u8], new: &[u8]) -> Result<Tensor, Error> {
     let count = new.len() / like.dtype().bytes();
     let (mut from, mut to) = (vec![0f64; count], vec![0f64; count]);
     like.dtype().to_f64(old, &mut from);
@@ -292,7 +285,7 @@ fn difference(like: &Entry, old: &[u8], new: &[u8], shape: Vec<usize>) -> Result
     let values: Vec<f64> = from.iter().zip(&to).map(|(from, to)| to - from).collect();
     let mut data = Vec::new();
     Dtype::F32.extend_from_f64(&values, &mut data);
-    Tensor::new(like.name(), like.class(), Dtype::F32, shape, data)
+    Tensor::new(like.name(), like.class(), Dtype::F32, shape(like, count), data)
 }
 
 /// A lossless slab: its kind, the length unpacked, and the smaller of two forms.
@@ -313,13 +306,8 @@ fn exact(old: &[u8], new: &[u8], width: usize) -> Result<Vec<u8>, Error> {
 /// Gaps between changed values as LEB128, then the new values, byte plane by
 /// byte plane.
 fn sparse(old: &[u8], new: &[u8], width: usize) -> Vec<u8> {
-    let changed: Vec<usize> = old
-        .chunks_exact(width)
-        .zip(new.chunks_exact(width))
-        .enumerate()
-        .filter(|(_, (a, b))| a != b)
-        .map(|(i, _)| i)
-        .collect();
+    let pairs = old.chunks_exact(width).zip(new.chunks_exact(width)).enumerate();
+    let changed: Vec<usize> = pairs.filter(|(_, (a, b))| a != b).map(|(i, _)| i).collect();
     let mut raw = (changed.len() as u32).to_le_bytes().to_vec();
     let mut next = 0;
     for &index in &changed {
@@ -355,10 +343,10 @@ enum Change {
 
 impl Change {
     fn exact(slab: &[u8], bytes: usize) -> Result<Self, Error> {
-        let (Some(&kind), Some(len)) = (slab.first(), slab.get(1..5)) else {
+        let Some(&[kind, a, b, c, d]) = slab.first_chunk() else {
             return Err(Error::corrupt(0, "a delta slab without a header"));
         };
-        let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize;
+        let len = u32::from_le_bytes([a, b, c, d]) as usize;
         // A changed value takes at most its own bytes and five of index.
         if len > 4 + 6 * bytes {
             return Err(Error::corrupt(1, "a delta slab longer than its tensor allows"));
@@ -377,16 +365,10 @@ impl Change {
         like: &Entry,
         bytes: Vec<u8>,
         values: usize,
-        cols: usize,
     ) -> Result<Self, Error> {
-        let cols = cols.min(values);
-        let shape = vec![values / cols.max(1), cols];
-        let encoded =
-            Encoded { name: like.name().to_owned(), class: like.class(), dtype: Dtype::F32, shape, bytes };
-        let decoded = codec.decode(&encoded)?;
-        let mut difference = vec![0f32; values];
-        Dtype::F32.to_f32(decoded.data(), &mut difference);
-        Ok(Self::Difference(difference))
+        let (name, shape) = (like.name().to_owned(), shape(like, values));
+        let encoded = Encoded { name, class: like.class(), dtype: Dtype::F32, shape, bytes };
+        Ok(Self::Difference(codec.decode(&encoded)?.to_f32()))
     }
 
     /// Turns base values into tuned ones, in place.
@@ -417,8 +399,7 @@ impl Change {
 
 fn scatter_sparse(raw: &[u8], values: &mut [u8], width: usize) -> Result<(), Error> {
     let cut = || Error::corrupt(5, "a sparse delta that ends too early or points outside");
-    let count =
-        raw.get(..4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize).ok_or_else(cut)?;
+    let count = raw.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize).ok_or_else(cut)?;
     let planes_at = raw.len().checked_sub(count.checked_mul(width).ok_or_else(cut)?).ok_or_else(cut)?;
     let mut gaps = raw.get(4..planes_at).ok_or_else(cut)?.iter();
     let mut next = 0usize;

@@ -51,6 +51,11 @@ impl Dtype {
         }
     }
 
+    /// Whether it has numbers that f32 does not hold.
+    pub(crate) fn is_wide(self) -> bool {
+        matches!(self, Self::F64 | Self::I32 | Self::I64)
+    }
+
     /// True where the format has NaN, so a codec must look for it.
     pub fn is_float(self) -> bool {
         !matches!(self, Self::I8 | Self::U8 | Self::I16 | Self::I32 | Self::I64)
@@ -62,18 +67,9 @@ impl Dtype {
     pub fn to_f32(self, bytes: &[u8], values: &mut [f32]) {
         match self {
             Self::F64 => each(bytes, values, |b: [u8; 8]| f64::from_le_bytes(b) as f32),
-            Self::F32 => each(bytes, values, f32::from_le_bytes),
             Self::I32 => each(bytes, values, |b: [u8; 4]| i32::from_le_bytes(b) as f32),
             Self::I64 => each(bytes, values, |b: [u8; 8]| i64::from_le_bytes(b) as f32),
-            Self::F16 => each(bytes, values, |b: [u8; 2]| widen_f16(u16::from_le_bytes(b))),
-            Self::Bf16 => {
-                each(bytes, values, |b: [u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
-            }
-            Self::I16 => each(bytes, values, |b: [u8; 2]| f32::from(i16::from_le_bytes(b))),
-            Self::F8e4m3 => each(bytes, values, |[b]: [u8; 1]| E4M3[usize::from(b)]),
-            Self::F8e5m2 => each(bytes, values, |[b]: [u8; 1]| E5M2[usize::from(b)]),
-            Self::I8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b as i8)),
-            Self::U8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b)),
+            _ => self.narrow(bytes, values),
         }
     }
 
@@ -81,18 +77,23 @@ impl Dtype {
     pub fn to_f64(self, bytes: &[u8], values: &mut [f64]) {
         match self {
             Self::F64 => each(bytes, values, f64::from_le_bytes),
-            Self::F32 => each(bytes, values, |b: [u8; 4]| f64::from(f32::from_le_bytes(b))),
             Self::I32 => each(bytes, values, |b: [u8; 4]| f64::from(i32::from_le_bytes(b))),
             Self::I64 => each(bytes, values, |b: [u8; 8]| i64::from_le_bytes(b) as f64),
-            Self::F16 => each(bytes, values, |b: [u8; 2]| f64::from(widen_f16(u16::from_le_bytes(b)))),
-            Self::Bf16 => each(bytes, values, |b: [u8; 2]| {
-                f64::from(f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16))
-            }),
-            Self::I16 => each(bytes, values, |b: [u8; 2]| f64::from(i16::from_le_bytes(b))),
-            Self::F8e4m3 => each(bytes, values, |[b]: [u8; 1]| f64::from(E4M3[usize::from(b)])),
-            Self::F8e5m2 => each(bytes, values, |[b]: [u8; 1]| f64::from(E5M2[usize::from(b)])),
-            Self::I8 => each(bytes, values, |[b]: [u8; 1]| f64::from(b as i8)),
-            Self::U8 => each(bytes, values, |[b]: [u8; 1]| f64::from(b)),
+            _ => self.narrow(bytes, values),
+        }
+    }
+
+    /// Values of a format that f32 holds.
+    fn narrow<T: From<f32>>(self, bytes: &[u8], values: &mut [T]) {
+        match self {
+            Self::F16 => each(bytes, values, |b: [u8; 2]| widen_f16(u16::from_le_bytes(b)).into()),
+            Self::Bf16 => each(bytes, values, |b: [u8; 2]| widen_bf16(u16::from_le_bytes(b)).into()),
+            Self::I16 => each(bytes, values, |b: [u8; 2]| f32::from(i16::from_le_bytes(b)).into()),
+            Self::F8e4m3 => each(bytes, values, |[b]: [u8; 1]| E4M3[usize::from(b)].into()),
+            Self::F8e5m2 => each(bytes, values, |[b]: [u8; 1]| E5M2[usize::from(b)].into()),
+            Self::I8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b as i8).into()),
+            Self::U8 => each(bytes, values, |[b]: [u8; 1]| f32::from(b).into()),
+            _ => each(bytes, values, |b: [u8; 4]| f32::from_le_bytes(b).into()),
         }
     }
 
@@ -212,6 +213,11 @@ fn each<const N: usize, T>(bytes: &[u8], values: &mut [T], decode: impl Fn([u8; 
     for (value, chunk) in values.iter_mut().zip(chunks) {
         *value = decode(*chunk);
     }
+}
+
+/// bf16 to f32: its upper half.
+fn widen_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// f16 to f32 without a branch, so that loops over it vectorize.

@@ -39,18 +39,10 @@ pub enum Error {
     SizeMismatch { name: String, shape: Vec<usize>, dtype: crate::Dtype, expected: String, found: u64 },
     /// The operating system refused to read.
     #[error("{doing} failed")]
-    Io {
-        doing: &'static str,
-        #[source]
-        source: std::io::Error,
-    },
+    Io { doing: &'static str, source: std::io::Error },
     /// A file could not be written: the disk's doing, or the folder's.
     #[error("{doing} failed")]
-    Write {
-        doing: &'static str,
-        #[source]
-        source: std::io::Error,
-    },
+    Write { doing: &'static str, source: std::io::Error },
     /// The bytes of a file contradict its format.
     #[error("not a valid {format} file: {problem} (at byte {offset})")]
     Malformed { format: &'static str, offset: u64, problem: String },
@@ -62,10 +54,8 @@ pub enum Error {
         "no known tensor format: expected safetensors, a safetensors index, npy, npz, PyTorch .pt, GGUF or .tri (at byte 0)"
     )]
     UnknownFormat,
-    /// The named tensor is not in the file.
     #[error("no tensor named `{name}`")]
     NoSuchTensor { name: String },
-    /// Two tensors of one set carry one name.
     #[error("two tensors are named `{name}`")]
     DuplicateName { name: String },
     /// A lossy codec was given a value that has no finite neighbour.
@@ -73,7 +63,6 @@ pub enum Error {
         "tensor `{name}`: value {index} is {value}; lossy codecs need finite values (use a lossless one)"
     )]
     NonFinite { name: String, index: usize, value: f64 },
-    /// The codec cannot do what the target asks.
     #[error("tensor `{name}`: {codec} cannot reach {target}; {reason}")]
     Unreachable {
         name: String,
@@ -82,7 +71,6 @@ pub enum Error {
         limiting_factor: LimitingFactor,
         reason: Box<str>,
     },
-    /// No codec has this name.
     #[error("no codec named `{name}`; expected one of {known}")]
     UnknownCodec { name: String, known: String },
     /// A codec's profile that cannot be read; the diagnostic says where.
@@ -103,35 +91,58 @@ pub enum Error {
     /// Coded bytes that no encoder wrote.
     #[error("coded data: {problem} (at byte {offset} of the stream)")]
     Corrupt { offset: u64, problem: String },
-    /// A buffer that the system had no memory for.
     #[error("not enough memory for {bytes} bytes")]
     OutOfMemory { bytes: u64 },
     /// Whoever asked no longer wants the answer.
     #[error("stopped before the end")]
     Stopped,
-    /// A program this codec runs failed.
     #[error("{program} failed: {problem}")]
     External { program: String, problem: String },
     /// An error with the tensor it hit.
     #[error("tensor `{name}`")]
-    InTensor {
-        name: String,
-        #[source]
-        source: Box<Error>,
-    },
+    InTensor { name: String, source: Box<Error> },
     /// An error with the file it came from.
     #[error("{}", path.display())]
-    InFile {
-        path: PathBuf,
-        #[source]
-        source: Box<Error>,
-    },
+    InFile { path: PathBuf, source: Box<Error> },
 }
 
 impl Error {
     /// The same error, with the file it came from.
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
         Self::InFile { path: path.to_owned(), source: Box::new(self) }
+    }
+
+    /// The bytes of a file contradict its format.
+    pub(crate) fn malformed(format: &'static str, offset: u64, problem: impl Into<String>) -> Self {
+        Self::Malformed { format, offset, problem: problem.into() }
+    }
+
+    /// The file is sound and asks for what is not done here.
+    pub(crate) fn unsupported(format: &'static str, offset: u64, what: impl Into<String>) -> Self {
+        Self::Unsupported { format, offset, what: what.into() }
+    }
+
+    /// There is no more to read.
+    pub(crate) fn ended(doing: &'static str) -> Self {
+        Self::io(doing)(std::io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// A shape that no memory holds.
+    pub(crate) fn too_large(name: &str, shape: &[usize], dtype: crate::Dtype) -> Self {
+        let (name, shape, expected) = (name.to_owned(), shape.to_vec(), "more than 2^64".into());
+        Self::SizeMismatch { name, shape, dtype, expected, found: 0 }
+    }
+
+    /// A codec cannot do what the target asks of the tensor of that name.
+    pub(crate) fn unreachable(
+        name: &str,
+        codec: String,
+        target: impl ToString,
+        limiting_factor: LimitingFactor,
+        reason: impl Into<Box<str>>,
+    ) -> Self {
+        let (name, target, reason) = (name.to_owned(), target.to_string(), reason.into());
+        Self::Unreachable { name, codec, target, limiting_factor, reason }
     }
 
     pub(crate) fn corrupt(offset: usize, problem: impl Into<String>) -> Self {

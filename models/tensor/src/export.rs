@@ -140,13 +140,10 @@ impl<'a> Written<'a> {
                 let largest = to.largest_f32();
                 let beyond = |value: &f32| value.is_finite() && value.abs() > largest;
                 if let Some(at) = values.iter().position(beyond) {
-                    let what = format!(
-                        "value {} of tensor `{}`, {:e}, which is beyond {largest:e},",
-                        first + at,
-                        self.entry.name(),
-                        values[at]
-                    );
-                    return Err(Error::Unsupported { format: to.name(), offset: self.entry.offset(), what });
+                    let (index, name, value) = (first + at, self.entry.name(), values[at]);
+                    let what =
+                        format!("value {index} of tensor `{name}`, {value:e}, which is beyond {largest:e},");
+                    return Err(Error::unsupported(to.name(), self.entry.offset(), what));
                 }
                 to.extend_from_f32(&values, out);
             }

@@ -32,12 +32,13 @@ pub use contents::{CLASS_KEY, List, TensorFile};
 pub use draft::Draft;
 pub(crate) use entry::BLOCK_BYTES;
 pub use entry::{Carried, Entry, ValueStream};
-pub(crate) use gguf::Block;
 pub use gguf::Header as GgufHeader;
+pub(crate) use gguf::{Block, plain_id};
 pub use npy::{write_npy, write_npy_of};
 pub use origin::{ORIGIN_KEY, OriginPart};
 pub use safetensors::{SafetensorsWriter, Spec};
 pub use shards::shard_of;
+pub(crate) use shards::{FORMAT as INDEX, is_plain};
 pub(crate) use source::Source;
 pub use tri::{TIED_KEY, TriWriter, damaged};
 
@@ -53,11 +54,7 @@ impl TensorFile {
         if path.extension().is_some_and(|extension| extension == "json") {
             return shards::open(path);
         }
-        let stem =
-            path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy().into_owned());
-        Source::open(path)
-            .and_then(|source| formats::parse(&source, &stem))
-            .map_err(|error| error.in_file(path))
+        formats::open(path)
     }
 
     /// Parses a file already in memory; `stem` names the one tensor of an npy.

@@ -51,6 +51,21 @@ pub struct Summary {
     pub metrics: Metrics,
 }
 
+impl Summary {
+    /// Of so many values of a tensor that take so many bytes.
+    pub(crate) fn of(
+        entry: &Entry,
+        codec: String,
+        (values, bytes): (usize, u64),
+        exact: Option<String>,
+        metrics: Metrics,
+    ) -> Self {
+        let (tensor, class) = (entry.name().to_owned(), entry.class());
+        let bits_per_value = 8.0 * bytes as f64 / values.max(1) as f64;
+        Self { tensor, class, codec, values, bytes, bits_per_value, exact, metrics }
+    }
+}
+
 /// A file that was encoded.
 #[derive(Debug, Clone)]
 pub struct EncodedFile {
@@ -142,14 +157,9 @@ pub fn spec(entry: &Entry) -> Spec {
     }
 }
 
-fn plan(entry: &Entry) -> BlockPlan {
-    let (rows, cols) = entry.matrix();
-    BlockPlan::new(rows, cols, SLAB_VALUES)
-}
-
 /// Slabs that a tensor is coded in; one where it has no value.
 pub fn slabs(entry: &Entry) -> usize {
-    plan(entry).len().max(1)
+    entry.plan().len().max(1)
 }
 
 /// Calls `work` with each slab of a tensor, one in memory at a time.
@@ -158,7 +168,7 @@ pub(crate) fn each_slab(
     mut work: impl FnMut(&Tensor) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut stream = entry.stream()?;
-    let plan = plan(entry);
+    let plan = entry.plan();
     let mut buffer = Vec::new();
     for index in 0..plan.len() {
         let slab = slab(entry, &plan, index, stream.as_mut(), buffer)?;
@@ -176,13 +186,12 @@ fn slab(
     stream: &mut (dyn ValueStream + '_),
     mut data: Vec<u8>,
 ) -> Result<Tensor, Error> {
-    let values = plan.values(index).len();
-    data.truncate(values * entry.dtype().bytes());
-    let more = values * entry.dtype().bytes() - data.len();
+    let bytes = plan.values(index).len() * entry.dtype().bytes();
+    data.truncate(bytes);
+    let more = bytes - data.len();
     crate::memory::grow(&mut data, more)?;
     stream.fill(&mut data)?;
-    let cols = entry.matrix().1.min(values);
-    Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![values / cols.max(1), cols], data)
+    entry.as_slab(data)
 }
 
 /// How a tensor is to be coded.
@@ -235,18 +244,64 @@ impl Choice {
     /// The target, less what a budget in bits pays for beside the tensors.
     fn within_budget(&self, entry: &Entry, overhead_bits_per_value: f64) -> Result<Rate, Error> {
         match self.target {
-            Rate::Bits(bits) if !self.apart && bits <= overhead_bits_per_value => Err(Error::Unreachable {
-                name: entry.name().to_owned(),
-                codec: self.codec.name(),
-                target: self.target.to_string(),
-                limiting_factor: LimitingFactor::Rate,
-                reason: format!(
+            Rate::Bits(bits) if !self.apart && bits <= overhead_bits_per_value => {
+                let reason = format!(
                     "the container's index and checksums alone take {overhead_bits_per_value:.2} bits per value"
-                )
-                .into(),
-            }),
+                );
+                let codec = self.codec.name();
+                Err(Error::unreachable(entry.name(), codec, self.target, LimitingFactor::Rate, reason))
+            }
             Rate::Bits(bits) if !self.apart => Ok(Rate::Bits(bits - overhead_bits_per_value)),
             other => Ok(other),
+        }
+    }
+
+    /// How the slabs of a tensor are coded.
+    fn settled<'c, 'a: 'c>(
+        &'c self,
+        entry: &Entry,
+        target: Rate,
+        encoding: &Encoding<'a>,
+    ) -> Result<Settled<'c>, Error> {
+        let (plan, own) = (entry.plan(), self.codec.as_ref());
+        // What one tensor is coded with by a rule of its own may take no calibration.
+        let known = (encoding.calibrated)(entry.name());
+        let known = known.filter(|_| self.exact.is_none() && own.takes_moments());
+        let ahead = (encoding.ahead)(entry.name()).filter(|_| self.exact.is_none());
+        // Choices that slabs share are the same whoever has which.
+        let shared = match (known, ahead) {
+            (None, None) => shared::settled(entry, &plan, own, target)?,
+            _ => None,
+        };
+        Ok(Settled { plan, own, shared, target, known, ahead })
+    }
+}
+
+/// What all slabs of a tensor are coded with, whoever codes which.
+struct Settled<'a> {
+    plan: BlockPlan,
+    own: &'a dyn TensorCodec,
+    /// The codec with choices that slabs share.
+    shared: Option<Box<dyn TensorCodec>>,
+    target: Rate,
+    known: Option<&'a Calibrated>,
+    ahead: Option<&'a [Vec<u8>]>,
+}
+
+impl Settled<'_> {
+    fn codec(&self) -> &dyn TensorCodec {
+        self.shared.as_deref().unwrap_or(self.own)
+    }
+
+    /// Codes a slab that begins with value `first`.
+    fn encode(&self, slab: &Tensor, first: usize) -> Result<Encoded, Error> {
+        match (self.known, self.ahead) {
+            (_, Some(ahead)) => ahead::of_slab(ahead, &self.plan, slab, first),
+            (Some(known), None) => {
+                let own = known.slab(slab, first)?;
+                self.codec().encode_weighted(&own, self.target, known.moments(slab, first))
+            }
+            (None, None) => self.codec().encode(slab, self.target),
         }
     }
 }
@@ -297,6 +352,26 @@ pub struct Encoding<'a> {
     pub progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
 }
 
+impl<'a> Encoding<'a> {
+    /// All slabs of all tensors, measured, with nothing known of them ahead.
+    pub fn new(
+        treatment: &'a dyn Fn(&Entry) -> Treatment,
+        progress: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
+    ) -> Self {
+        Self {
+            treatment,
+            basis: None,
+            on_non_finite: OnNonFinite::Refuse,
+            measure: true,
+            calibrated: &|_| None,
+            ahead: &|_| None,
+            takes: &|_, _| true,
+            overhead_bits_per_value: None,
+            progress,
+        }
+    }
+}
+
 impl Calibrated {
     /// The moments of a slab's inputs; it begins with value `first`.
     fn moments(&self, slab: &Tensor, first: usize) -> Moments<'_> {
@@ -310,11 +385,9 @@ impl Calibrated {
         let Some(values) = &self.values else { return Ok(slab.clone()) };
         let Some(values) = values.get(first..first + slab.len()) else {
             let problem = format!("the calibration has {} values of {}", values.len(), slab.name());
-            return Err(Error::Corrupt { offset: 0, problem });
+            return Err(Error::corrupt(0, problem));
         };
-        let mut data = Vec::with_capacity(slab.data().len());
-        slab.dtype().extend_from_f32(values, &mut data);
-        Tensor::new(slab.name(), slab.class(), slab.dtype(), slab.shape().to_vec(), data)
+        Tensor::of_f32(slab.name(), slab.class(), slab.dtype(), slab.shape().to_vec(), values)
     }
 }
 
@@ -341,18 +414,8 @@ pub fn encode_file(
         progress(done);
         Ok(())
     };
-    let encoding = Encoding {
-        treatment: &|entry| codec_for(entry).into(),
-        basis,
-        on_non_finite,
-        measure: true,
-        calibrated: &|_| None,
-        ahead: &|_| None,
-        takes: &|_, _| true,
-        overhead_bits_per_value: None,
-        progress: &progress,
-    };
-    encode_to(file, &encoding, path)
+    let treatment = |entry: &Entry| codec_for(entry).into();
+    encode_to(file, &Encoding { basis, on_non_finite, ..Encoding::new(&treatment, &progress) }, path)
 }
 
 /// As [`encode_file`], by an [`Encoding`].
@@ -422,16 +485,7 @@ pub fn overhead_of(file: &TensorFile, encoding: &Encoding<'_>) -> Result<f64, Er
 
 /// What became of a tensor that refers to another.
 fn tied(entry: &Entry, to: &str) -> Summary {
-    Summary {
-        tensor: entry.name().to_owned(),
-        class: entry.class(),
-        codec: String::new(),
-        values: 0,
-        bytes: 0,
-        bits_per_value: 0.0,
-        exact: Some(format!("tied to `{to}`")),
-        metrics: Metrics::from_nmse(0.0),
-    }
+    Summary::of(entry, String::new(), (0, 0), Some(format!("tied to `{to}`")), Metrics::from_nmse(0.0))
 }
 
 /// One tensor of a file, slab by slab.
@@ -446,37 +500,19 @@ fn encode_tensor<W: Write + Seek>(
     writer.begin(&spec(entry), &codec.name(), SLAB_VALUES)?;
     let (mut bytes, mut sums) = (0, MetricSums::default());
     let measure = encoding.measure;
-    // What one tensor is coded with by a rule of its own may take no calibration.
-    let known = (encoding.calibrated)(entry.name()).filter(|_| exact.is_none() && codec.takes_moments());
-    let ahead = (encoding.ahead)(entry.name()).filter(|_| exact.is_none());
-    let plan = plan(entry);
-    let settled = match (known, ahead) {
-        (None, None) => shared::settled(entry, &plan, codec.as_ref(), target)?,
-        _ => None,
-    };
-    let settled = settled.as_deref().unwrap_or(codec.as_ref());
+    let settled = choice.settled(entry, target, encoding)?;
+    let plan = &settled.plan;
     let encode = |slab: &Tensor, first: usize| {
-        let codec = settled;
         if let Some(&sums) = plan.beginning_with(first).and_then(|index| choice.sums.get(index)) {
             slab.know(sums);
         }
-        let encoded = match (known, ahead) {
-            (_, Some(ahead)) => ahead::of_slab(ahead, &plan, slab, first)?,
-            (Some(known), None) => {
-                codec.encode_weighted(&known.slab(slab, first)?, target, known.moments(slab, first))?
-            }
-            (None, None) if measure && target != Rate::Lossless => {
-                return codec.encode_measured(slab, target);
-            }
-            (None, None) => codec.encode(slab, target)?,
-        };
+        if measure && target != Rate::Lossless && settled.known.is_none() && settled.ahead.is_none() {
+            return settled.codec().encode_measured(slab, target);
+        }
+        let encoded = settled.encode(slab, first)?;
         let sums = match target {
-            Rate::Lossless => {
-                let mut sums = MetricSums::default();
-                sums.add_tensors(slab, slab);
-                sums
-            }
-            _ if measure => codec.measure(slab, &encoded)?,
+            Rate::Lossless => MetricSums::between(slab, slab),
+            _ if measure => settled.codec().measure(slab, &encoded)?,
             _ => MetricSums::default(),
         };
         Ok((encoded, sums))
@@ -488,22 +524,14 @@ fn encode_tensor<W: Write + Seek>(
         writer.slab(&encoded.bytes)
     };
     if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some() {
-        by_slabs_in_turn(entry, &plan, &encode, &mut sink)?;
+        by_slabs_in_turn(entry, plan, &encode, &mut sink)?;
     } else {
-        by_slabs(entry, &plan, &encode, &mut sink)?;
+        by_slabs(entry, plan, &encode, &mut sink)?;
     }
     let measured = measure || target == Rate::Lossless;
-    let summary = Summary {
-        tensor: entry.name().to_owned(),
-        class: entry.class(),
-        codec: codec.name(),
-        values: entry.stated_values(),
-        bytes,
-        bits_per_value: 8.0 * bytes as f64 / entry.stated_values().max(1) as f64,
-        exact: exact.as_ref().map(ToString::to_string),
-        metrics: if measured { sums.finish() } else { Metrics::from_nmse(f64::NAN) },
-    };
-    Ok((summary, sums))
+    let metrics = if measured { sums.finish() } else { Metrics::from_nmse(f64::NAN) };
+    let exact = exact.as_ref().map(ToString::to_string);
+    Ok((Summary::of(entry, codec.name(), (entry.stated_values(), bytes), exact, metrics), sums))
 }
 
 /// What became of the tensors of a file in a container that was made of it:
@@ -533,16 +561,9 @@ pub fn measure(file: &TensorFile, encoding: &Encoding<'_>, coded: &TensorFile) -
         let (_, slabs) = own.slabs().unwrap_or_default();
         let sizes = (0..slabs).map(|index| own.coded_slab(index).map(|slab| slab.len() as u64));
         let bytes = sizes.sum::<Result<u64, Error>>()?;
-        tensors.push(Summary {
-            tensor: entry.name().to_owned(),
-            class: entry.class(),
-            codec: own.stored().to_owned(),
-            values: entry.len(),
-            bytes,
-            bits_per_value: 8.0 * bytes as f64 / entry.len().max(1) as f64,
-            exact: choice.exact.as_ref().map(ToString::to_string),
-            metrics: error.finish(),
-        });
+        let exact = choice.exact.as_ref().map(ToString::to_string);
+        let codec = own.stored().to_owned();
+        tensors.push(Summary::of(entry, codec, (entry.len(), bytes), exact, error.finish()));
     }
     let of_coded = tensors.iter().any(|tensor| tensor.exact.is_none());
     let metrics = if of_coded { sums.finish() } else { kept.finish() };
@@ -556,8 +577,7 @@ pub fn copy_coded<W: Write + Seek>(
     writer: &mut TriWriter<W>,
 ) -> Result<(), Error> {
     let Some((slab_values, slabs)) = entry.slabs() else {
-        let what = "reading coded slabs".into();
-        return Err(Error::Unsupported { format: "tensor file", offset: 0, what });
+        return Err(Error::unsupported("tensor file", 0, "reading coded slabs"));
     };
     writer.begin(&Spec { name: name.to_owned(), ..spec(entry) }, entry.stored(), slab_values)?;
     (0..slabs).try_for_each(|index| writer.slab(&entry.coded_slab(index)?))
@@ -571,7 +591,7 @@ fn overhead_bits_per_value(file: &TensorFile, chosen: &[Choice]) -> Result<f64, 
     for (entry, choice) in rated.clone() {
         match &choice.tied {
             Some(to) => drop(texts.insert(format!("{TIED_KEY}{}", entry.name()), to.clone())),
-            None => described.push((spec(entry), choice.codec.name(), plan(entry).len())),
+            None => described.push((spec(entry), choice.codec.name(), entry.plan().len())),
         }
     }
     let mut bits = 8.0 * TriWriter::overhead(&texts, described.into_iter()) as f64;
@@ -616,7 +636,7 @@ pub fn encode_entry(
     target: Rate,
     sink: &mut dyn FnMut(&Tensor, &Encoded) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let plan = plan(entry);
+    let plan = entry.plan();
     let settled = shared::settled(entry, &plan, codec, target)?;
     let codec = settled.as_deref().unwrap_or(codec);
     by_slabs(entry, &plan, &|slab, _| codec.encode(slab, target), &mut |slab, encoded| sink(slab, &encoded))
@@ -672,11 +692,8 @@ fn by_slabs_in_turn<T: Send>(
 ) -> Result<(), Error> {
     let one = |index: usize, buffer: Vec<u8>| {
         let first = plan.values(index).start;
-        let mut stream = entry.stream_at(first).ok_or(Error::Unsupported {
-            format: "tensor file",
-            offset: 0,
-            what: "reading from the middle".into(),
-        })?;
+        let from_middle = || Error::unsupported("tensor file", 0, "reading from the middle");
+        let mut stream = entry.stream_at(first).ok_or_else(from_middle)?;
         let slab = slab(entry, plan, index, stream.as_mut(), buffer)?;
         // The last slabs are shared out, so that all threads end at once.
         let is_last = plan.len() - index <= rayon::current_num_threads();

@@ -12,7 +12,6 @@ mod bounds;
 mod law;
 mod sample;
 mod scan;
-mod sizes;
 mod spectrum;
 
 use rayon::prelude::*;
@@ -20,10 +19,9 @@ use serde::Serialize;
 
 pub use bounds::{entropy, gaussian_bound};
 pub use law::Law;
-use sample::Sample;
+use sample::{BLOCK_VALUES, Sample};
+pub use sample::{Grid, SAMPLE_VALUES};
 use scan::{Scan, Totals};
-use sizes::BLOCK_VALUES;
-pub use sizes::{Grid, SAMPLE_VALUES};
 
 use crate::blocks::BlockPlan;
 use crate::{Entry, Error};
@@ -32,7 +30,7 @@ use crate::{Entry, Error};
 pub const BOUND_NMSE: f64 = 0.01;
 /// A tensor's profile. `None` where a statistic has no meaning (one row has no
 /// row spread, a constant no kurtosis) or overflows.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Profile {
     pub values: usize,
     /// NaN and infinite values; every other statistic leaves them out.
@@ -73,28 +71,7 @@ pub struct Profile {
 impl Profile {
     /// The profile of values that nobody can read.
     pub fn unread(values: usize) -> Self {
-        Self {
-            values,
-            non_finite: 0,
-            first_non_finite: None,
-            min: None,
-            max: None,
-            mean: None,
-            std: None,
-            absmax_over_std: None,
-            excess_kurtosis: None,
-            law: None,
-            row_scale_spread: None,
-            column_scale_spread: None,
-            row_autocorrelation: None,
-            column_autocorrelation: None,
-            spectral_flatness: None,
-            entropy_8bit_bits: None,
-            gaussian_bound_bits: None,
-            spectrum_bound_bits: None,
-            sampled: 0,
-            pictures: Pictures::default(),
-        }
+        Self { values, ..Self::default() }
     }
 }
 

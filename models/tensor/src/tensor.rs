@@ -22,11 +22,9 @@ pub struct Tensor {
 
 impl PartialEq for Tensor {
     fn eq(&self, other: &Self) -> bool {
-        let described = |tensor: &Self| (tensor.class, tensor.dtype);
-        described(self) == described(other)
-            && self.name == other.name
-            && self.shape == other.shape
-            && self.data == other.data
+        let Self { name, class, dtype, shape, data, .. } = self;
+        (class, dtype, name, shape, data)
+            == (&other.class, &other.dtype, &other.name, &other.shape, &other.data)
     }
 }
 
@@ -54,6 +52,33 @@ impl Tensor {
             });
         }
         Ok(Self { name, class, dtype, shape, data, sums: OnceLock::new() })
+    }
+
+    /// A tensor of values rounded to its format; an error where there are not as many as its shape has.
+    pub fn of_f32(
+        name: impl Into<String>,
+        class: Class,
+        dtype: Dtype,
+        shape: Vec<usize>,
+        values: &[f32],
+    ) -> Result<Self, Error> {
+        let mut data = Vec::new();
+        dtype.extend_from_f32(values, &mut data);
+        Self::new(name, class, dtype, shape, data)
+    }
+
+    /// The values in single precision, as [`Dtype::to_f32`] has them.
+    pub fn to_f32(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.len()];
+        self.dtype.to_f32(&self.data, &mut values);
+        values
+    }
+
+    /// The values in double precision, as [`Dtype::to_f64`] has them.
+    pub fn to_f64(&self) -> Vec<f64> {
+        let mut values = vec![0.0; self.len()];
+        self.dtype.to_f64(&self.data, &mut values);
+        values
     }
 
     /// The tensor's name in its file.

@@ -213,7 +213,18 @@ class RateControl:
         return max(-1.0, min(1.0, 0.7 * (found - aim) / slope))
 
 
-class Line:
+class _AtRate:
+    """A coder that holds a rate."""
+
+    def __init__(self, bits: float) -> None:
+        self.rate = RateControl(bits)
+
+    def aim(self, bits: float) -> None:
+        """Holds another rate from the next payload on."""
+        self.rate.bits = bits
+
+
+class Line(_AtRate):
     """The line-rate codec at a rate, on the CPU or on the GPU, wherever the values are.
 
     A plan is chosen rarely, on the CPU, from some of the rows. In between a gain,
@@ -232,8 +243,8 @@ class Line:
     ROOM_BITS = 56.0
 
     def __init__(self, bits: float, best: bool = False) -> None:
+        super().__init__(bits)
         self.best = best
-        self.rate = RateControl(bits)
         self.gain = 1.0
         self.head = b""
         self.age = self.planned = 0
@@ -255,10 +266,6 @@ class Line:
         since = self.age - self.planned
         off = self._off or abs(math.log2(self.gain)) > self.DRIFT
         return not self.head or self.age in self.AGES or since >= self.OLD or (off and since >= 3)
-
-    def aim(self, bits: float) -> None:
-        """Holds another rate from the next payload on."""
-        self.rate.bits = bits
 
     def plan_anew(self) -> None:
         """Chooses a plan for the next payload: it will not be like those before."""
@@ -431,7 +438,7 @@ class Turned:
         return decoded if size is None else decoded * size[:, None]
 
 
-class Video:
+class Video(_AtRate):
     """H.265 or H.264 at a rate, on the CPU.
 
     The quantization parameter is looked for once and moved from payload to payload as the rate asks: six of
@@ -444,8 +451,8 @@ class Video:
     NEAR = 0.1
 
     def __init__(self, codec: str, bits: float) -> None:
+        super().__init__(bits)
         self.codec = codec
-        self.rate = RateControl(bits)
         self.qp: float | None = None
 
     def state(self) -> dict[str, Any]:
@@ -453,10 +460,6 @@ class Video:
 
     def load(self, state: dict[str, Any]) -> None:
         self.qp, self.rate.debt = state["qp"], state["debt"]
-
-    def aim(self, bits: float) -> None:
-        """Holds another rate from the next payload on."""
-        self.rate.bits = bits
 
     def _at(self, x: torch.Tensor, qp: float) -> bytes:
         asked = _coded._asked(self.codec, ("qp", round(qp)), measure=False)

@@ -269,27 +269,34 @@ def check(run: Run, where: str) -> None:
     _check(run, _Source(where, []))
 
 
+def toml(text: str, path: object) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def read(path: str | Path) -> str:
+    """A file's text, or a sentence that it has none."""
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is no text") from None
+
+
 def parse(text: str, path: str = "run.toml") -> Run:
     """A run from the text of a file."""
     source = _Source(path, text.splitlines())
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
-    run: Run = _fill(Run, values, "", source)
+    run: Run = _fill(Run, toml(text, path), "", source)
     _check(run, source)
     return run
 
 
 def load(path: str | Path) -> Run:
     """A run from a file; paths in it are seen from the file's folder."""
-    try:
-        text = Path(path).read_text()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is no text") from None
-    run = parse(text, str(path))
+    run = parse(read(path), str(path))
     folder = Path(path).parent
     run.text.file = str(folder / run.text.file)
     run.out = str(folder / run.out)

@@ -21,11 +21,9 @@ from trinity import InputError, RunError
 from . import _evaluate, _text
 from ._coders import Clock
 from ._config import Run
-from ._methods import Method, method
+from ._methods import Method, learning_rate, method
 from ._model import Flat, Llama
-from ._optimizers import learning_rate
-from ._pipeline import Boundaries
-from ._stages import StageProcess
+from ._pipeline import Boundaries, StageProcess
 from ._wire import Processes, Wire, connect
 
 COLUMNS = (

@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import queue
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,7 @@ def _set(run: Run, path: str, value: Any, where: str) -> None:
 
 def load(path: str | Path) -> list[tuple[str, Run]]:
     """The runs of a file, by name; each was checked."""
-    try:
-        said = tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+    said = _config.toml(_config.read(path), path)
     unknown = said.keys() - {"base", "runs"}
     if unknown or "base" not in said:
         raise InputError(f"{path}: expected `base` and `[[runs]]`, found {', '.join(said)}")

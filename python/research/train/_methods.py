@@ -1,25 +1,77 @@
 """From the ranks' gradients to new weights: every method of data-parallel training.
 
 `Averaged` gives AdamW a mean that was coded on its way; PowerSGD and the 1-bit
-methods follow their papers. All count the bytes that a rank sends per step.
+methods follow their papers. All count the bytes that a rank sends per step. The second
+moment of AdamW is what coded gradients are measured by; every rank holds it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from ._coders import Cast, Clock, Coder, Fp8, Line, Rtn, Sign, Timed, Video
-from ._config import VIDEO, DataParallel, Run
+from ._config import VIDEO, DataParallel, Optimizer, Run
 from ._exchange import Exchange, Feedback, plain_mean
 from ._model import Flat
-from ._optimizers import AdamW, clipped
 from ._wire import Wire
 
 #: A scale is at least this part of the mean of its tensor, and this of the mean of all: weights that hardly
 #: ever have a gradient would take all bits when they have one, and so would tensors of which nothing is known.
 FLOOR, FLOOR_OF_ALL = 0.05, 0.02
+
+
+def learning_rate(asked: Optimizer, step: int, steps: int) -> float:
+    """Linear warm-up, then a cosine to a tenth."""
+    if step < asked.warmup:
+        return asked.lr * (step + 1) / asked.warmup
+    share = (step - asked.warmup) / max(1, steps - asked.warmup)
+    return asked.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, share))))
+
+
+def clipped(gradient: torch.Tensor, most: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """A gradient no longer than `most`, and the norm it had."""
+    norm = gradient.norm()
+    return (gradient * (most / (norm + 1e-12)).clamp(max=1.0) if most > 0 else gradient), norm
+
+
+class AdamW:
+    """Decoupled weight decay on matrices; moments with bias correction."""
+
+    def __init__(self, asked: Optimizer, flat: Flat) -> None:
+        self.asked, self.flat = asked, flat
+        self.moment = torch.zeros_like(flat.weights)
+        self.second = torch.zeros_like(flat.weights)
+        self.count = 0
+
+    def root(self) -> torch.Tensor:
+        """√v with bias correction, before the coming step; ones where nothing is known yet."""
+        if self.count == 0:
+            return torch.ones_like(self.second)
+        return (self.second / (1 - self.asked.beta2**self.count)).sqrt()
+
+    def decay(self, lr: float) -> None:
+        self.flat.matrices(self.flat.weights).mul_(1 - lr * self.asked.weight_decay)
+
+    def step(self, gradient: torch.Tensor, lr: float) -> None:
+        beta1, beta2 = self.asked.beta1, self.asked.beta2
+        self.count += 1
+        self.moment.mul_(beta1).add_(gradient, alpha=1 - beta1)
+        self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        self.decay(lr)
+        self.flat.weights.addcdiv_(
+            self.moment, self.root().add_(self.asked.eps), value=-lr / (1 - beta1**self.count)
+        )
+
+    def state(self) -> dict[str, object]:
+        return {"moment": self.moment, "second": self.second, "count": self.count}
+
+    def load(self, state: dict[str, object]) -> None:
+        self.moment.copy_(state["moment"])  # type: ignore[arg-type]
+        self.second.copy_(state["second"])  # type: ignore[arg-type]
+        self.count = int(state["count"])  # type: ignore[call-overload]
 
 
 def _coder(asked: DataParallel, flat: Flat, rows: tuple[int, int], bits: float) -> Coder:

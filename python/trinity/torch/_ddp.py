@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ._shards import Carrier, carrier
+from ._shards import HostShards, Shards, carrier
 
 #: A root of a second moment counts as at least this share of the bucket's mean: values that
 #: never had a gradient would else take all bits.
@@ -50,7 +50,7 @@ class DdpHook:
         self.plain_bytes = 0
         self._worker: ThreadPoolExecutor | None = None
         # What carries a bucket, by its index; on GPUs the stream it is coded on.
-        self._shards: dict[int, Carrier] = {}
+        self._shards: dict[int, Shards | HostShards] = {}
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     @property

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from .._errors import InputError
-from ._shards import Carrier, carrier
+from ._shards import HostShards, Shards, carrier
 
 
 class CodedReduceScatter:
@@ -27,7 +27,7 @@ class CodedReduceScatter:
         self.codec = codec
         self.sent_bytes = 0
         self.plain_bytes = 0
-        self._shards: Carrier | None = None
+        self._shards: Shards | HostShards | None = None
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device

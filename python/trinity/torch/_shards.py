@@ -54,27 +54,58 @@ def _finite(lost: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isfinite(lost), lost, torch.zeros_like(lost))
 
 
-class Shards:
-    """What carries the gradients of one bucket, ``length`` values for each rank, between GPUs."""
+class Carrier:
+    """What carries gradients in shards, one for each rank; how they are coded, those that follow know."""
 
-    def __init__(
-        self,
-        length: int,
-        bits: float,
-        codec: str,
-        device: torch.device,
-        *,
-        error_feedback: bool = False,
-        group: dist.ProcessGroup | None = None,
-    ) -> None:
-        self.length, self.group, self.error_feedback, self.where = length, group, error_feedback, device
-        self.ranks = dist.get_world_size(group)
-        best = _wire.ON_DEVICE[codec]
-        # Backward goes on meanwhile.
-        self._out = Rooms(padded(length), bits, torch.float32, device, best=best, beside=self.ranks)
-        self._back = Rooms(padded(length), bits, torch.float32, device, best=best, beside=self.ranks)
+    def __init__(self, where: torch.device, wire: torch.device, error_feedback: bool, group: dist.ProcessGroup | None) -> None:
+        #: Where values are coded, and where collectives take their bytes.
+        self.where, self._wire = where, wire
+        self.error_feedback, self.group, self.ranks = error_feedback, group, dist.get_world_size(group)
+        #: What coding lost of every rank's shard, and of the sum this rank is in charge of.
         self._lost: torch.Tensor | None = None
         self._lost_of_sum: torch.Tensor | None = None
+
+    def _coded(self, rows: torch.Tensor, back: bool) -> torch.Tensor:
+        """Shards on their way to others, or sums on their way back, one a row, as rows of bytes."""
+        raise NotImplementedError
+
+    def _decoded(self, packed: torch.Tensor, length: int, back: bool) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _sum(self, shards: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def scattered(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks of this rank's shard, given one shard for each rank."""
+        meant, length = _compensated(x, self._lost), x.shape[1]
+        packed = self._coded(meant, False)
+        if self.error_feedback:
+            self._lost = _finite(meant - self._decoded(packed, length, False))
+        wire = packed.to(self._wire)
+        received = torch.empty_like(wire)
+        dist.all_to_all_single(received.reshape(-1), wire.reshape(-1), group=self.group)
+        return self._sum(self._decoded(received.to(self.where), length, False))
+
+    def gathered(self, total: torch.Tensor) -> torch.Tensor:
+        """Every rank's shard, from everybody's own: the same bits on all of them."""
+        meant, length = _compensated(total, self._lost_of_sum), len(total)
+        own = self._coded(meant.reshape(1, -1), True)
+        if self.error_feedback:
+            self._lost_of_sum = _finite(meant - self._decoded(own, length, True)[0])
+        wire = own.to(self._wire)
+        everyone = torch.empty(self.ranks, own.shape[1], dtype=torch.uint8, device=wire.device)
+        dist.all_gather_into_tensor(everyone.reshape(-1), wire.reshape(-1), group=self.group)
+        return self._decoded(everyone.to(self.where), length, True).reshape(-1)
+
+
+class Shards(Carrier):
+    """What carries the gradients of one bucket, ``length`` values for each rank, between GPUs."""
+
+    def __init__(self, length: int, bits: float, codec: str, device: torch.device, *, error_feedback: bool, group: dist.ProcessGroup | None) -> None:
+        super().__init__(device, wire_of(device, group), error_feedback, group)
+        self.length, best = length, _wire.ON_DEVICE[codec]
+        # Backward goes on meanwhile.
+        self._out, self._back = (Rooms(padded(length), bits, torch.float32, device, best=best, beside=self.ranks) for _ in range(2))
 
     @property
     def bytes(self) -> int:
@@ -86,92 +117,55 @@ class Shards:
         """How often a plan was chosen."""
         return self._out.chosen + self._back.chosen
 
-    def scattered(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum over ranks of this rank's shard, given one shard for each rank."""
-        meant = x if self._lost is None else x + self._lost
-        rows = self._out.whole(meant)
-        _agree(self._out, rows, self.group)
-        packed = self._out.pack(rows)
-        if self.error_feedback:
-            self._lost = _finite(meant - self._out.unpack(packed)[:, : self.length])
-        wire = packed.to(wire_of(packed.device, self.group))
-        received = torch.empty_like(wire)
-        dist.all_to_all_single(received.reshape(-1), wire.reshape(-1), group=self.group)
-        shards = self._out.unpack(received.to(packed.device))[:, : self.length]
+    def _coded(self, rows: torch.Tensor, back: bool) -> torch.Tensor:
+        rooms = self._back if back else self._out
+        rows = rooms.whole(rows)
+        _agree(rooms, rows, self.group)
+        return rooms.pack(rows)
+
+    def _decoded(self, packed: torch.Tensor, length: int, back: bool) -> torch.Tensor:
+        return (self._back if back else self._out).unpack(packed)[:, :length]
+
+    def _sum(self, shards: torch.Tensor) -> torch.Tensor:
         return shards.sum(0) if self.ranks > 1 else shards[0]
 
-    def gathered(self, total: torch.Tensor) -> torch.Tensor:
-        """Every rank's shard, from everybody's own: the same bits on all of them."""
-        meant = total if self._lost_of_sum is None else total + self._lost_of_sum
-        row = self._back.whole(meant.reshape(1, -1))
-        _agree(self._back, row, self.group)
-        own = self._back.pack(row)
-        if self.error_feedback:
-            self._lost_of_sum = _finite(meant - self._back.unpack(own)[0, : self.length])
-        wire = own.to(wire_of(own.device, self.group))
-        everyone = torch.empty(self.ranks, own.shape[1], dtype=torch.uint8, device=wire.device)
-        dist.all_gather_into_tensor(everyone.reshape(-1), wire.reshape(-1), group=self.group)
-        return self._back.unpack(everyone.to(own.device))[:, : self.length].reshape(-1)
 
+class HostShards(Carrier):
+    """Shards of any length, coded on the host; their sum is in the order of ranks."""
 
-class HostShards:
-    """What `Shards` is, coded on the host, for shards of any length; collectives take their bytes from ``device``."""
-
-    def __init__(self, bits: float, codec: str, device: torch.device, *, error_feedback: bool = False, group: dist.ProcessGroup | None = None) -> None:
-        self.bits, self.codec, self.device, self.group, self.error_feedback = bits, codec, device, group, error_feedback
-        self.ranks, self.where = dist.get_world_size(group), torch.device("cpu")
+    def __init__(self, bits: float, codec: str, device: torch.device, *, error_feedback: bool, group: dist.ProcessGroup | None) -> None:
+        super().__init__(torch.device("cpu"), device, error_feedback, group)
+        self.bits, self.codec, self.bytes = bits, codec, 0
         # Plans by the rank that a shard goes to; of the sum, by -1.
         self._planned: dict[int, Planned | None] = {}
-        self._lost: torch.Tensor | None = None
-        self._lost_of_sum: torch.Tensor | None = None
-        #: Bytes of a coded shard.
-        self.bytes = 0
 
     @property
     def plans(self) -> int:
         return sum(one.chosen for one in self._planned.values() if one is not None)
 
-    def _pack(self, place: int, x: torch.Tensor) -> torch.Tensor:
-        if place not in self._planned:
-            self._planned[place] = _wire.planner(self.bits, self.codec)
-        return _wire.pack(x, self.bits, self.codec, self._planned[place])
+    def _coded(self, rows: torch.Tensor, back: bool) -> torch.Tensor:
+        packed = []
+        for place, row in zip([-1] if back else range(self.ranks), rows):
+            if place not in self._planned:
+                self._planned[place] = _wire.planner(self.bits, self.codec)
+            packed.append(_wire.pack(row, self.bits, self.codec, self._planned[place]))
+        self.bytes = packed[0].numel()
+        return torch.stack(packed)
 
-    def _shards(self, packed: torch.Tensor, length: int) -> list[torch.Tensor]:
-        return _wire.unpack_all(list(packed.cpu().reshape(self.ranks, -1)), [(length,)] * self.ranks, torch.float32)
+    def _decoded(self, packed: torch.Tensor, length: int, back: bool) -> torch.Tensor:
+        return torch.stack(_wire.unpack_all(list(packed), [(length,)] * len(packed), torch.float32))
 
-    def scattered(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum over ranks, in their order, of this rank's shard, given one shard for each rank."""
-        meant = _compensated(x, self._lost)
-        packed = torch.stack([self._pack(rank, shard) for rank, shard in enumerate(meant)])
-        self.bytes, length = packed.shape[1], x.shape[1]
-        if self.error_feedback:
-            self._lost = _finite(meant - torch.stack(self._shards(packed, length)))
-        wire = packed.reshape(-1).to(self.device)
-        received = torch.empty_like(wire)
-        dist.all_to_all_single(received, wire, group=self.group)
-        total = torch.zeros(length)
-        for shard in self._shards(received, length):
+    def _sum(self, shards: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(shards.shape[1])
+        for shard in shards:
             total += shard
         return total
 
-    def gathered(self, total: torch.Tensor) -> torch.Tensor:
-        meant = _compensated(total, self._lost_of_sum)
-        own = self._pack(-1, meant)
-        if self.error_feedback:
-            self._lost_of_sum = _finite(meant - _wire.unpack(own, (len(total),), torch.float32))
-        own = own.to(self.device)
-        everyone = torch.empty(self.ranks * own.numel(), dtype=torch.uint8, device=self.device)
-        dist.all_gather_into_tensor(everyone, own, group=self.group)
-        return torch.cat(self._shards(everyone, len(total)))
 
-
-Carrier = Shards | HostShards
-
-
-def carrier(before: Carrier | None, length: int, bits: float, codec: str, device: torch.device, **options: Any) -> Carrier:
+def carrier(before: Carrier | None, length: int, bits: float, codec: str, device: torch.device, **options: Any) -> Shards | HostShards:
     """What carries shards of a length: on a GPU, where it has kernels for the codec, anew for other lengths or ranks."""
     if device.type != "cuda" or codec not in _wire.ON_DEVICE:
-        return before or HostShards(bits, codec, device, **options)
+        return before if isinstance(before, HostShards) else HostShards(bits, codec, device, **options)
     if isinstance(before, Shards) and (before.length, before.ranks) == (length, dist.get_world_size(options["group"])):
         return before
     return Shards(length, bits, codec, device, **options)

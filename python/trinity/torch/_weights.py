@@ -12,38 +12,35 @@ import torch
 from torch import nn
 
 from .. import _coded, _core
+from .._arrays import torch_dtype
 from .._coded import Encoded, Progress, StrPath
 from .._errors import InputError
 from .._progress import Bar
 from ._resident import OnUse, resident
-from ._rooms import device_of, dtype_name
+from ._rooms import device_of
 
 #: Where a module keeps its coded parameters, and the buffer that follows `.half()` and `.to()`.
 _CODED = "_trinity_coded"
 _LIKE = "_trinity_like"
-#: Formats of weights that a GPU decodes to.
-_TORCH = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 class _OnDevice:
     """A coded tensor in the memory of a GPU, decoded there on the current stream to the bits of a CPU."""
 
-    def __init__(self, slabs: list[tuple[int, bytes]], like: Encoded, dtype: torch.dtype, device: torch.device) -> None:
-        self.shape, self.dtype, self.device = like.shape, dtype, device
+    def __init__(self, slabs: list[tuple[int, bytes]], like: Encoded, device: torch.device) -> None:
+        self.shape, self.dtype, self.device = like.shape, torch_dtype(like.dtype), device
         gpu = device_of(device)
         self._slabs: list[tuple[int, Any, torch.Tensor | None]] = []
         for values, stream in slabs:
-            decoder = gpu.decoder(stream, dtype_name(dtype)) if stream else None
+            decoder = gpu.decoder(stream, like.dtype) if stream else None
             data = torch.frombuffer(bytearray(stream), dtype=torch.uint8).to(device) if stream else None
             self._slabs.append((values, decoder, data))
 
     def decode(self) -> torch.Tensor:
         out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        flat, at = out.view(-1), 0
         stream = torch.cuda.current_stream(self.device).cuda_stream
-        for values, decoder, data in self._slabs:
-            part = flat[at : at + values]
-            at += values
+        parts = out.view(-1).split([values for values, _, _ in self._slabs])
+        for part, (_, decoder, data) in zip(parts, self._slabs):
             if data is None:
                 part.zero_()
                 continue
@@ -57,23 +54,22 @@ class _Contained(OnUse):
 
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        # Slabs for a GPU's decoders, once they were asked for; none where it has no kernels for them.
-        self._slabs: list[tuple[int, bytes]] | None = None
-        self._looked = False
         self._on_device: _OnDevice | None = None
+
+    @functools.cached_property
+    def _slabs(self) -> list[tuple[int, bytes]] | None:
+        """For a GPU's decoders; none where it has no kernels for them."""
+        return _core.line_slabs(self.encoded.bytes)
 
     def decode(self) -> torch.Tensor:
         decoded: torch.Tensor = self.encoded.decode(into="torch")
         return decoded
 
     def _decoded(self, like: torch.Tensor) -> torch.Tensor:
-        if like.is_cuda and not self._looked:
-            self._looked, self._slabs = True, _core.line_slabs(self.encoded.bytes)
         if not like.is_cuda or self._slabs is None:
             return self.decode()
         if self._on_device is None or self._on_device.device != like.device:
-            dtype = _TORCH[self.encoded.dtype]
-            self._on_device = _OnDevice(self._slabs, self.encoded, dtype, like.device)
+            self._on_device = _OnDevice(self._slabs, self.encoded, like.device)
         return self._on_device.decode()
 
 

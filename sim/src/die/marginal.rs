@@ -60,11 +60,7 @@ fn why_slower(base: &Point, more: &Point) -> &'static str {
 /// What one more of each part buys at `point`, whether or not the die could
 /// hold it; nothing for a GPU given by totals. A part that the die has none of
 /// is left out where it would do nothing (a link without a kind, a codec
-/// without a design).
-///
-/// # Errors
-///
-/// When the point cannot run.
+/// without a design). Fails when the point cannot run.
 pub fn marginals(point: &Point) -> Result<Vec<Marginal>, Infeasible> {
     let Some(die) = point.cluster.gpu.die else { return Ok(Vec::new()) };
     let rate = |point: &Point| -> Result<f64, Infeasible> {

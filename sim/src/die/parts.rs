@@ -169,12 +169,9 @@ impl Die {
         )
     }
 
-    /// Whether the die can be made with `codec_mm2` of codecs on it.
-    ///
-    /// # Errors
-    ///
-    /// When it is larger than a reticle, has more PHYs than edge, is clocked
-    /// beyond its process, or may not even idle under its power limit.
+    /// Whether the die can be made with `codec_mm2` of codecs on it. Fails when
+    /// it is larger than a reticle, has more PHYs than edge, is clocked beyond
+    /// its process, or may not even idle under its power limit.
     pub fn buildable(&self, codec_mm2: f64) -> Result<(), die::Error> {
         let parts = self.parts(codec_mm2);
         die::buildable(self.constants, &parts, die::area(self.constants, &parts).total_mm2())?;

@@ -216,51 +216,34 @@ pub(crate) fn lines(point: &Point, estimate: &Estimate) -> Vec<Line> {
     for (name, mm2) in picture.area.named() {
         if mm2 > 0.0 {
             let formula = format!("{:.1} % of the GPU's silicon", 100.0 * mm2 / total_mm2);
-            lines.push(Line { group: "die", name, value: mm2, unit: "mm²", formula });
+            lines.push(Line::of("die", name, (mm2, "mm²"), formula));
         }
     }
-    let formula = "sum of the lines above, spares included".into();
-    lines.push(Line { group: "die", name: "die", value: total_mm2, unit: "mm²", formula });
+    lines.push(Line::of("die", "die", (total_mm2, "mm²"), "sum of the lines above, spares included"));
     lines.extend(cost_lines(point, &picture));
     for (name, watts) in picture.power.named() {
         if watts > 0.0 {
-            let formula = "one GPU, on average over an iteration".into();
-            lines.push(Line { group: "power", name, value: watts, unit: "W", formula });
+            lines.push(Line::of("power", name, (watts, "W"), "one GPU, on average over an iteration"));
         }
     }
-    lines.push(Line {
-        group: "power",
-        name: "matrix clock",
-        value: picture.sustained_clock_hz / 1e9,
-        unit: "GHz",
-        formula: "at which a large product draws the power limit".into(),
-    });
+    let clock = (picture.sustained_clock_hz / 1e9, "GHz");
+    lines.push(Line::of("power", "matrix clock", clock, "at which a large product draws the power limit"));
     for kernel in &picture.kernels {
-        lines.push(Line {
-            group: "kernel",
-            name: kernel.name,
-            value: kernel.time_s,
-            unit: "s",
-            formula: format!("one layer, one micro-batch, forward; held up by {}", kernel.level.name()),
-        });
+        let formula = format!("one layer, one micro-batch, forward; held up by {}", kernel.level.name());
+        lines.push(Line::of("kernel", kernel.name, (kernel.time_s, "s"), formula));
     }
     for more in super::marginals(point).unwrap_or_default() {
-        lines.push(Line {
-            group: "one more",
-            name: more.part,
-            value: more.tokens_per_s_per_mm2(),
-            unit: "1/s/mm²",
-            formula: format!(
-                "{} {} more: {:.3} mm², {:+.4} tokens/s ({:+.3} %){}{}",
-                more.step,
-                more.unit,
-                more.mm2,
-                more.tokens_per_s,
-                100.0 * more.gain,
-                if more.loss.is_some() { ": " } else { "" },
-                more.loss.unwrap_or_default()
-            ),
-        });
+        let formula = format!(
+            "{} {} more: {:.3} mm², {:+.4} tokens/s ({:+.3} %){}{}",
+            more.step,
+            more.unit,
+            more.mm2,
+            more.tokens_per_s,
+            100.0 * more.gain,
+            if more.loss.is_some() { ": " } else { "" },
+            more.loss.unwrap_or_default()
+        );
+        lines.push(Line::of("one more", more.part, (more.tokens_per_s_per_mm2(), "1/s/mm²"), formula));
     }
     lines
 }

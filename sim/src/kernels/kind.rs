@@ -153,6 +153,15 @@ impl Kind {
 
     /// Every kind there can be.
     pub fn all() -> impl Iterator<Item = Self> {
+        let three = Format::ALL.iter().flat_map(|&attention| {
+            Format::ALL.iter().flat_map(move |&kv| {
+                Format::ALL.iter().map(move |&products| MlaFormats { attention, kv, products })
+            })
+        });
+        Self::but_modules().chain(three.flat_map(Self::modules))
+    }
+
+    fn but_modules() -> impl Iterator<Item = Self> {
         let formats = Format::ALL.iter().flat_map(|&format| {
             [
                 Self::Matmul(format),
@@ -163,39 +172,22 @@ impl Kind {
                 Self::MlaGeneration(format),
             ]
         });
-        let three = Format::ALL.iter().flat_map(|&attention| {
-            Format::ALL.iter().flat_map(move |&kv| {
-                Format::ALL.iter().map(move |&products| MlaFormats { attention, kv, products })
-            })
-        });
-        let modules =
-            three.flat_map(|formats| [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]);
-        formats.chain(modules).chain(Collective::ALL.into_iter().map(Self::Collective))
+        formats.chain(Collective::ALL.into_iter().map(Self::Collective))
+    }
+
+    fn modules(formats: MlaFormats) -> [Self; 2] {
+        [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]
     }
 
     /// The kind that files call by a family and a variant such as `fp8` or `bf16/fp8/nvfp4`.
     pub fn named(family: &str, variant: &str) -> Option<Self> {
-        let all = Format::ALL.iter().flat_map(|&format| {
-            [
-                Self::Matmul(format),
-                Self::ContextAttention(format),
-                Self::GenerationAttention(format),
-                Self::Moe(format),
-                Self::MlaContext(format),
-                Self::MlaGeneration(format),
-            ]
-        });
         let format = |name: &str| Format::ALL.into_iter().find(|format| format.name() == name);
         let formats: Option<Vec<Format>> = variant.split('/').map(format).collect();
         let module = match formats.as_deref() {
             Some(&[attention, kv, products]) => Some(MlaFormats { attention, kv, products }),
             _ => None,
         };
-        let modules = module
-            .into_iter()
-            .flat_map(|formats| [Self::MlaContextModule(formats), Self::MlaGenerationModule(formats)]);
-        let collectives = Collective::ALL.into_iter().map(Self::Collective);
-        let mut all = all.chain(modules).chain(collectives);
+        let mut all = Self::but_modules().chain(module.into_iter().flat_map(Self::modules));
         all.find(|kind| kind.family() == family && kind.variant() == variant)
     }
 

@@ -58,9 +58,6 @@ const MOE_FLOOR_S: f64 = 20e-6;
 const COLLECTIVE_FLOOR_S: f64 = 10e-6;
 
 impl Matmul {
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn coordinates(&self, device: &Device) -> Result<Coordinates, Error> {
         let Self { m, n, k, format } = *self;
         sizes(1.0, &[("m", m), ("n", n), ("k", k)])?;
@@ -107,9 +104,6 @@ fn causal_pairs(tokens: f64, prefix: f64, window: f64) -> f64 {
 }
 
 impl ContextAttention {
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn coordinates(&self, device: &Device) -> Result<Coordinates, Error> {
         let Self { batch, tokens, prefix, heads, kv_heads, head_dim, window, .. } = *self;
         sizes(1.0, &[("batch", batch), ("tokens", tokens), ("heads", heads)])?;
@@ -146,9 +140,6 @@ pub struct GenerationAttention {
 }
 
 impl GenerationAttention {
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn coordinates(&self, device: &Device) -> Result<Coordinates, Error> {
         let Self { batch, length, heads, kv_heads, head_dim, window, kv } = *self;
         sizes(1.0, &[("batch", batch), ("length", length), ("heads", heads)])?;
@@ -207,9 +198,6 @@ pub struct Moe {
 }
 
 impl Moe {
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn coordinates(&self, device: &Device) -> Result<Coordinates, Error> {
         let Self { tokens, hidden, top_k, experts, expert_parallel: ep, format, .. } = *self;
         sizes(1.0, &[("tokens", tokens), ("hidden", hidden), ("inter", self.inter), ("top-k", top_k)])?;
@@ -262,17 +250,11 @@ impl Mla {
         sizes(1.0, &[("batch", self.batch), ("length", self.length), ("heads", self.heads)])
     }
 
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn context(&self, device: &Device) -> Result<Coordinates, Error> {
         self.sized()?;
         Ok(self.at(self.context_s(device) + ATTENTION_FLOOR_S))
     }
 
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn generation(&self, device: &Device) -> Result<Coordinates, Error> {
         self.sized()?;
         Ok(self.at(self.generation_s(device) + ATTENTION_FLOOR_S))
@@ -309,9 +291,6 @@ impl MlaModule {
         Mla { batch: self.batch, length: self.length, heads: self.heads, kv: self.formats.kv }
     }
 
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn context(&self, device: &Device) -> Result<Coordinates, Error> {
         let attention = self.attention();
         attention.sized()?;
@@ -319,9 +298,6 @@ impl MlaModule {
         Ok(attention.at(attention.context_s(device) + products_s + MOE_FLOOR_S))
     }
 
-    /// # Errors
-    ///
-    /// When a size is below one.
     pub fn generation(&self, device: &Device) -> Result<Coordinates, Error> {
         let attention = self.attention();
         attention.sized()?;
@@ -350,9 +326,7 @@ pub struct CollectiveShape {
 }
 
 impl CollectiveShape {
-    /// # Errors
-    ///
-    /// When fewer than two GPUs take part, or a byte is split.
+    /// Fails when fewer than two GPUs take part, or a byte is split.
     pub fn coordinates(&self, device: &Device) -> Result<Coordinates, Error> {
         let Self { op, bytes, ranks } = *self;
         sizes(1.0, &[("bytes", bytes)])?;

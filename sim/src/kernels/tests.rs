@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const DEVICE: Device = Device {
+pub(crate) const DEVICE: Device = Device {
     bf16_flops: 989e12,
     fp8_flops: 1979e12,
     fp4_flops: 1979e12,

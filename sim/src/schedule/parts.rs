@@ -4,7 +4,7 @@
 //! how they are put together does not.
 
 use super::{
-    DataParallel, Flow, Group, Stage, StageFlows, Transfer, boundary_group, boundary_values, exchange_s,
+    DataParallel, Group, Stage, StageFlows, Traffic, Transfer, boundary_group, boundary_values, exchange_s,
     expose, layers_per_stage, stage_compute, storage_flow, transfer_flow,
 };
 use crate::collective::Algorithm;
@@ -75,7 +75,7 @@ pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
     let p = &job.parallelism;
     let chunks = f64::from(p.schedule.chunks());
     let body_s = if training { stage.body.time_s() } else { stage.body.forward.time_s };
-    let share = |forward: Flow, backward: Flow, overlap: f64| {
+    let share = |forward: Traffic, backward: Traffic, overlap: f64| {
         let total_s = forward.time_s + backward.time_s;
         let exposed = expose(total_s, overlap, body_s);
         let shown = if total_s > 0.0 { exposed.exposed_s / total_s } else { 0.0 };
@@ -202,8 +202,7 @@ impl DataParallel<'_> {
         if ranks < 2 || self.local.experts > 0.0 {
             return vec![plain];
         }
-        let (cluster, job) = (self.cluster, self.job);
-        let group = Group { cluster, job, size: ranks, stride: p.tensor, raw_bits, coded_bits };
+        let group = Group::of(self.cluster, self.job, (ranks, p.tensor), (raw_bits, coded_bits));
         let (channel, _) = group.choose(transfer, self.local.dense);
         let ring = matches!(channel.link.all_reduce, Algorithm::Ring | Algorithm::Nccl);
         if !channel.is_coded() || channel.reduction == Reduction::Gather || !ring {

@@ -80,11 +80,7 @@ const FAR: f64 = 10.0;
 /// `None`: not even one request at a time.
 ///
 /// The same requests are used at every rate, so that the answer does not
-/// wander with the draw.
-///
-/// # Errors
-///
-/// As [`super::settle`].
+/// wander with the draw. Fails as [`super::settle`].
 pub fn goodput(
     service: &Service,
     stream: &Stream,

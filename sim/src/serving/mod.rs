@@ -74,11 +74,8 @@ pub struct Little {
     pub rate_times_latency: f64,
 }
 
-/// Plays `requests` through `service`. Requests go to engines in turn.
-///
-/// # Errors
-///
-/// When the engine cannot run the model, a request does not fit its cache, or
+/// Plays `requests` through `service`. Requests go to engines in turn. Fails
+/// when the engine cannot run the model, a request does not fit its cache, or
 /// requests make no sense.
 pub fn serve(service: &Service, requests: &[ServingRequest]) -> Result<Served, ServingError> {
     check(service)?;
@@ -299,9 +296,7 @@ fn check(service: &Service) -> Result<(), ServingError> {
             return Err(ServingError::Parallelism { parallelism, ways });
         }
     }
-    let setting = |name, value: f64, fits: bool, rule| {
-        if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
-    };
+    let setting = ServingError::setting;
     let hits = service.prefix_hits;
     setting("prefix-hits", hits, (0.0..1.0).contains(&hits), "at least 0 and below 1")?;
     let reserved = service.reserved_answer;

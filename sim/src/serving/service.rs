@@ -82,3 +82,10 @@ pub enum ServingError {
     #[error("serving is modelled with tensor parallelism alone; {parallelism} parallelism is {ways}")]
     Parallelism { parallelism: &'static str, ways: u32 },
 }
+
+impl ServingError {
+    /// Refuses a setting that does not fit its rule.
+    pub fn setting(name: &'static str, value: f64, fits: bool, rule: &'static str) -> Result<(), Self> {
+        if fits { Ok(()) } else { Err(Self::Setting { name, value, rule }) }
+    }
+}

@@ -29,14 +29,9 @@ impl Length {
     }
 
     pub(super) fn check(&self) -> Result<(), ServingError> {
-        let setting = |name, value, rule| Err(ServingError::Setting { name, value, rule });
-        if !(self.bound > 0.0 && self.bound < 1.0) {
-            return setting("bound", self.bound, "above 0 and below 1");
-        }
-        if self.first == 0 {
-            return setting("requests", 0.0, "at least 1");
-        }
-        Ok(())
+        let bound = self.bound;
+        ServingError::setting("bound", bound, bound > 0.0 && bound < 1.0, "above 0 and below 1")?;
+        ServingError::setting("requests", self.first as f64, self.first > 0, "at least 1")
     }
 
     /// Requests of the longest run: never fewer than were asked for.
@@ -63,12 +58,8 @@ const SPARE: f64 = 1.2;
 /// Plays `stream` at `rate_per_s`, longer and longer, until the rate of tokens
 /// is known within the bound, the queue is found unstable twice, or the
 /// longest run is over. A queue is unstable, too, where requests stay longer in
-/// proportion to the run, three runs in a row.
-///
-/// # Errors
-///
-/// When the engine cannot run the model, does not hold a request in a hundred,
-/// or requests make no sense.
+/// proportion to the run, three runs in a row. Fails when the engine cannot run
+/// the model, does not hold a request in a hundred, or requests make no sense.
 pub fn settle(
     service: &Service,
     stream: &Stream,

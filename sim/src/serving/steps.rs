@@ -75,11 +75,8 @@ const LONGEST_PROMPT: u32 = 1 << 20;
 
 impl StepCosts {
     /// Tables of `job` on `engine` for batches up to `max_batch`, most exact
-    /// where a sequence holds about `context_tokens`.
-    ///
-    /// # Errors
-    ///
-    /// When the model does not fit the engine.
+    /// where a sequence holds about `context_tokens`. Fails when the model does
+    /// not fit the engine.
     pub fn of(
         engine: &Cluster,
         job: &Job,

@@ -151,11 +151,8 @@ const TYPICAL: usize = 20_000;
 impl Stream {
     /// At least the first `count` requests, at one a second in the mean; of a
     /// trace as often as it takes, and whole. A longer list begins with the
-    /// requests of a shorter one.
-    ///
-    /// # Errors
-    ///
-    /// When a trace makes no sense or has no rate.
+    /// requests of a shorter one. Fails when a trace makes no sense or has no
+    /// rate.
     pub fn first(&self, count: usize) -> Result<Vec<ServingRequest>, ServingError> {
         let list = match self {
             Self::Drawn { seed, prompt, output } => Requests::draw(*seed, count.max(2), prompt, output),

@@ -63,11 +63,8 @@ impl Point {
             && self.search == other.search
     }
 
-    /// The point's estimate, with the best layout where that is left to be chosen.
-    ///
-    /// # Errors
-    ///
-    /// When the point cannot run.
+    /// The point's estimate, with the best layout where that is left to be
+    /// chosen. Fails when the point cannot run.
     pub fn estimate(&self) -> Result<Estimate, Infeasible> {
         if self.search.on {
             return self.layouts().best(&self.cluster, &self.job);
@@ -80,11 +77,8 @@ impl Point {
         Ranked::of(&self.cluster, &self.job, self.replica_batch, &self.search)
     }
 
-    /// The point with its layout chosen, where that was left to be.
-    ///
-    /// # Errors
-    ///
-    /// When no layout can run.
+    /// The point with its layout chosen, where that was left to be. Fails when
+    /// no layout can run.
     pub fn chosen(&self) -> Result<Self, Infeasible> {
         if !self.search.on {
             return Ok(*self);
@@ -137,36 +131,9 @@ impl Slotted for bool {
     }
 }
 
-/// Bits of a class; raw traffic is stored as a negative number.
-impl Slotted for Option<f64> {
-    fn store(self) -> f64 {
-        self.unwrap_or(-1.0)
-    }
-    fn load(value: f64) -> Self {
-        (value >= 0.0).then_some(value)
-    }
-}
-
-/// A choice that may be left open, which is stored as a negative number.
-impl Slotted for Option<bool> {
-    fn store(self) -> f64 {
-        self.map_or(-1.0, Slotted::store)
-    }
-    fn load(value: f64) -> Self {
-        (value >= 0.0).then_some(value != 0.0)
-    }
-}
-
-impl Slotted for Option<Zero> {
-    fn store(self) -> f64 {
-        self.map_or(-1.0, Slotted::store)
-    }
-    fn load(value: f64) -> Self {
-        (value >= 0.0).then(|| Slotted::load(value))
-    }
-}
-
-impl Slotted for Option<Recompute> {
+/// Bits of a class that may be raw, or a choice that may be left open: nothing
+/// is stored as a negative number.
+impl<T: Slotted> Slotted for Option<T> {
     fn store(self) -> f64 {
         self.map_or(-1.0, Slotted::store)
     }

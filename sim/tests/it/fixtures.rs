@@ -7,6 +7,16 @@ use trinity_sim::{
 
 /// An A100-like GPU, eight to a node, one 200 Gb/s NIC each.
 pub fn cluster(gpus: u32) -> Cluster {
+    let intra = Tier {
+        bytes_per_s: 300e9,
+        latency_s: 3e-6,
+        launch_s: 0.0,
+        efficiency: 0.8,
+        topology: Topology::Switch,
+        all_reduce: Algorithm::Ring,
+        idle_power_w: 0.0,
+        energy_j_per_bit: 8e-12,
+    };
     Cluster {
         gpu: Gpu {
             die: None,
@@ -25,16 +35,7 @@ pub fn cluster(gpus: u32) -> Cluster {
         },
         gpus,
         gpus_per_node: 8,
-        intra: Tier {
-            bytes_per_s: 300e9,
-            latency_s: 3e-6,
-            launch_s: 0.0,
-            efficiency: 0.8,
-            topology: Topology::Switch,
-            all_reduce: Algorithm::Ring,
-            idle_power_w: 0.0,
-            energy_j_per_bit: 8e-12,
-        },
+        intra,
         nic: Nic {
             bytes_per_s: 25e9,
             latency_s: 2e-6,
@@ -48,16 +49,7 @@ pub fn cluster(gpus: u32) -> Cluster {
         inter_topology: Topology::Switch,
         inter_all_reduce: Algorithm::Ring,
         levels: Levels::NONE,
-        host: Tier {
-            bytes_per_s: 32e9,
-            latency_s: 5e-6,
-            launch_s: 0.0,
-            efficiency: 0.8,
-            topology: Topology::Switch,
-            all_reduce: Algorithm::Ring,
-            idle_power_w: 0.0,
-            energy_j_per_bit: 10e-12,
-        },
+        host: Tier { bytes_per_s: 32e9, latency_s: 5e-6, energy_j_per_bit: 10e-12, ..intra },
         launch_s: 5e-6,
         layer_launch_s: 0.0,
         exchange_s: 0.0,
@@ -90,22 +82,14 @@ pub fn gpt(layers: u32, hidden: u32, heads: u32) -> Llm {
 
 pub fn llama3_70b() -> Llm {
     Llm {
-        layers: 80,
-        hidden: 8192,
-        heads: 64,
         kv_heads: 8,
-        head_dim: 128,
         ffn: 28672,
         mlp: Mlp::SwiGlu,
         vocab: 128_256,
         vocabulary: Vocabulary::Untied,
         positions: 0,
         biases: false,
-        attention: Attention::Grouped,
-        window: None,
-        mamba: None,
-        moe: None,
-        next_token_layers: 0,
+        ..gpt(80, 8192, 64)
     }
 }
 

@@ -1,31 +1,19 @@
 //! Promises of the serving simulation.
-use crate::fixtures::{cluster, llama3_70b};
+use crate::fixtures::{cluster, llama3_70b, training};
 use trinity_sim::serving::{
     Batching, Convergence, Goodput, Length, Lengths, Objectives, Pools, Requests, Served, Service,
     ServingError, ServingRequest, StepCosts, Stream, goodput, serve, settle,
 };
-use trinity_sim::{
-    AttentionKernel, Codec, Compression, Job, Overlap, Parallelism, Phase, Precision, Recompute, estimate,
-};
+use trinity_sim::{AttentionKernel, Codec, Job, Phase, Recompute, estimate};
 
 /// LLaMA-3-70B on eight GPUs.
 fn service() -> Service {
     let job = Job {
-        llm: llama3_70b(),
-        tuning: trinity_sim::Tuning::All,
         phase: Phase::Decode,
         sequence: 1024,
-        global_batch: 1,
-        microbatch: 1,
-        parallelism: Parallelism { tensor: 8, ..Parallelism::SINGLE },
-        precision: Precision::MIXED,
         recompute: Recompute::None,
         attention: AttentionKernel::Flash,
-        overlap: Overlap::NONE,
-        compression: Compression::NONE,
-        kv_spill: 0.0,
-        kv_transfer: 0.0,
-        expert_imbalance: 1.0,
+        ..training(llama3_70b(), 8, 1, 1, 1)
     };
     Service {
         engine: cluster(8),

@@ -22,14 +22,11 @@ pub enum Readings {
 }
 
 impl Measurements {
-    /// Reads a `calibration.toml` of `trinity measure`, or the `summary.json` of a training run.
-    ///
-    /// # Errors
-    ///
-    /// Where the file cannot be read or is neither.
+    /// Reads a `calibration.toml` of `trinity measure`, or the `summary.json`
+    /// of a training run. Fails where the file cannot be read or is neither.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let readings = if is_summary(path) {
-            Readings::Training(read_summary(path).map_err(|why| Error::input(&why.message, &why.help))?)
+            Readings::Training(read_summary(path)?)
         } else {
             Readings::Device(Box::new(Calibration::read(path)?))
         };

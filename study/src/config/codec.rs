@@ -7,8 +7,7 @@ use super::stages::StagesFile;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
-    Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
-    Fraction, Power,
+    Area, At, Checked, DataRate, DataSize, Diagnostic, Duration, EnergyPerBit, Fraction, Power,
 };
 use trinity_silicon::synthesis::{self, Synthesis};
 use trinity_silicon::{Cost, EnergyColumn, Node, partition};
@@ -34,7 +33,6 @@ pub struct BlockFile {
     /// The stages it is made of; figures beside them win.
     pub stages: Option<StagesFile>,
     /// The design of `silicon/asap7` that it is; figures beside it win.
-    #[schemars(with = "Option<Cited<String>>")]
     pub synthesis: Option<String>,
 }
 
@@ -73,9 +71,9 @@ impl BlockFile {
         }
     }
 
-    fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if let Some(name) = &self.synthesis {
-            return self.check_synthesis(name, document, at);
+            return self.check_synthesis(name, at);
         }
         let Some(stages) = &self.stages else {
             let missing = [
@@ -83,37 +81,26 @@ impl BlockFile {
                 ("area", self.area.is_none()),
                 ("power", self.power.is_none()),
             ];
-            let missing = missing.into_iter().filter(|(_, missing)| *missing).map(|(key, _)| {
-                Err(document.complain(
-                    at.trim_end_matches('.'),
-                    &Complaint::new(format_args!("`{key}` is missing"))
-                        .expected("throughput, area and power, or `stages`, or `synthesis`"),
-                ))
-            });
-            let rate = self
-                .throughput
-                .map(|rate| super::bounds::positive(document, at, &[("throughput", rate.gbit_per_s())]));
+            let instead = "throughput, area and power, or `stages`, or `synthesis`";
+            let missing = missing.into_iter().filter(|(_, missing)| *missing);
+            let missing = missing.map(|(key, _)| at.refuse("", format_args!("`{key}` is missing"), instead));
+            let rate = self.throughput.map(|rate| at.positive(&[("throughput", rate.gbit_per_s())]));
             return Diagnostic::gather(missing.chain(rate));
         };
-        stages.check_at(document, &format!("{at}stages."))
+        stages.check_at(&at.table("stages"))
     }
 
     /// Complains about a design that was not synthesized, or not whole.
-    fn check_synthesis(&self, name: &str, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let wrong = |complaint: &Complaint| Err(document.complain(&format!("{at}synthesis"), complaint));
+    fn check_synthesis(&self, name: &str, at: &At<'_>) -> Result<(), Diagnostic> {
         let Some(design) = synthesized(name) else {
             let designs = Synthesis::asap7().map_or(&[][..], |file| &file.design);
             let names: Vec<&str> = designs.iter().map(|design| design.name.as_str()).collect();
-            return wrong(
-                &Complaint::new(format_args!("no design `{name}` was synthesized"))
-                    .expected(format_args!("one of: {}", names.join(", "))),
-            );
+            let known = format!("one of: {}", names.join(", "));
+            return at.refuse("synthesis", format_args!("no design `{name}` was synthesized"), known);
         };
         if design.power_w.is_none() && self.power.is_none() {
-            return wrong(
-                &Complaint::new(format_args!("the power of `{name}` is not known"))
-                    .expected("`power` beside it"),
-            );
+            let what = format_args!("the power of `{name}` is not known");
+            return at.refuse("synthesis", what, "`power` beside it");
         }
         Ok(())
     }
@@ -126,17 +113,13 @@ pub struct CodecFile {
     pub encoder: BlockFile,
     pub decoder: BlockFile,
     /// Node the areas and powers are given at.
-    #[schemars(with = "Cited<String>")]
     pub node: String,
     /// Node to build it at, if another.
-    #[schemars(with = "Option<Cited<String>>")]
     pub built_at: Option<String>,
     /// Bits of throughput that one tensor value takes: 8 where values enter
     /// as 8-bit samples, 16 where the rate counts FP16.
-    #[schemars(with = "Cited<f64>")]
     pub bits_per_value: f64,
     /// Which energy is used: `printed` or `power-over-throughput`.
-    #[schemars(with = "Cited<EnergyName>")]
     pub energy: EnergyName,
     /// Share of full power drawn when idle.
     pub idle: Fraction,
@@ -146,7 +129,6 @@ pub struct CodecFile {
     pub chunk: DataSize,
     /// The standard, `h264` or `hevc`, of an engine that GPUs bring along: what
     /// was measured of it may replace this file's values.
-    #[schemars(with = "Option<Cited<String>>")]
     pub engine: Option<String>,
     /// For a codec of multiprocessors: the share of a matrix product's speed that
     /// each of them costs while it codes.
@@ -185,38 +167,28 @@ impl CodecFile {
             _ => (1.0, 1.0),
         }
     }
-
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let wrong =
-            |key: &str, complaint: &Complaint| Err(document.complain(&format!("{at}{key}"), complaint));
-        let nodes = [("node", Some(&self.node)), ("built-at", self.built_at.as_ref())];
-        let nodes =
-            nodes.into_iter().filter(|(_, name)| name.is_some_and(|name| Node::named(name).is_none()));
-        let known = Node::ALL.map(|node| node.name).join(", ");
-        let nodes = nodes.map(|(key, _)| {
-            wrong(key, &Complaint::new("unknown process node").expected(format_args!("one of: {known}")))
-        });
-        let positive = [("bits-per-value", self.bits_per_value), ("chunk", self.chunk.bytes())];
-        let parts = [
-            self.encoder.check_at(document, &format!("{at}encoder.")),
-            self.decoder.check_at(document, &format!("{at}decoder.")),
-            super::bounds::positive(document, at, &positive),
-        ];
-        let engine = self.engine.as_deref().filter(|name| !matches!(*name, "h264" | "hevc")).map(|_| {
-            wrong("engine", &Complaint::new("no standard that engines decode").expected("h264 or hevc"))
-        });
-        let capacity = partition::video_capacity_gbps();
-        let video = self.video.filter(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)).map(|_| {
-            let complaint = Complaint::new("more video than the video pipeline is built for")
-                .expected(format_args!("at most {capacity:.1} Gbit/s, one 8K60 stream"));
-            wrong("video", &complaint)
-        });
-        Diagnostic::gather(nodes.chain(parts).chain(engine).chain(video))
-    }
 }
 
 impl Checked for CodecFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let nodes = [("node", Some(&self.node)), ("built-at", self.built_at.as_ref())];
+        let nodes =
+            nodes.into_iter().filter(|(_, name)| name.is_some_and(|name| Node::named(name).is_none()));
+        let known = format!("one of: {}", Node::ALL.map(|node| node.name).join(", "));
+        let nodes = nodes.map(|(key, _)| at.refuse(key, "unknown process node", &known));
+        let positive = [("bits-per-value", self.bits_per_value), ("chunk", self.chunk.bytes())];
+        let parts = [
+            self.encoder.check_at(&at.table("encoder")),
+            self.decoder.check_at(&at.table("decoder")),
+            at.positive(&positive),
+        ];
+        let engine = self.engine.as_deref().filter(|name| !matches!(*name, "h264" | "hevc"));
+        let engine = engine.map(|_| at.refuse("engine", "no standard that engines decode", "h264 or hevc"));
+        let capacity = partition::video_capacity_gbps();
+        let video = self.video.filter(|video| video.gbit_per_s() > capacity * (1.0 + 1e-9)).map(|_| {
+            let most = format_args!("at most {capacity:.1} Gbit/s, one 8K60 stream");
+            at.refuse("video", "more video than the video pipeline is built for", most)
+        });
+        Diagnostic::gather(nodes.chain(parts).chain(engine).chain(video))
     }
 }

@@ -20,11 +20,8 @@ pub fn name_of(gpu: &str) -> String {
 /// Curves that were read, by GPU.
 static READ: Mutex<Vec<(&'static str, &'static Kernels)>> = Mutex::new(Vec::new());
 
-/// The curves of a GPU such as `h100`, if its kernels were measured.
-///
-/// # Errors
-///
-/// When the built-in file is damaged.
+/// The curves of a GPU such as `h100`, if its kernels were measured. Fails when
+/// the built-in file is damaged.
 pub fn of(gpu: &str) -> Result<Option<&'static Kernels>, Diagnostic> {
     let Some(gpu) = GPUS.into_iter().find(|known| *known == gpu) else { return Ok(None) };
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +29,7 @@ pub fn of(gpu: &str) -> Result<Option<&'static Kernels>, Diagnostic> {
         return Ok(Some(kernels));
     }
     let document = Document::load(&name_of(gpu))?;
-    let kernels = document.read::<KernelsFile>()?.resolve(&document)?;
+    let kernels = document.read::<KernelsFile>()?.resolve(&document.whole())?;
     // At most nine are ever read, and all live as long as the program.
     let kernels: &'static Kernels = Box::leak(Box::new(kernels));
     read.push((gpu, kernels));

@@ -3,31 +3,22 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_codec::Profile;
-use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Diagnostic};
 
 /// What a search chooses from. Names are those of profiles.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DesignsFile {
-    #[schemars(with = "Cited<String>")]
     pub title: String,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub orientation: Vec<String>,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub preconditioning: Vec<String>,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub transform: Vec<String>,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub prediction: Vec<String>,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub quantization: Vec<String>,
-    #[schemars(with = "Cited<Vec<String>>")]
     pub entropy: Vec<String>,
-    #[schemars(with = "Cited<Vec<u32>>")]
     pub tile_values: Vec<u32>,
     /// Values after which statistics are renewed and a trellis begins anew: what
     /// one lane works through.
-    #[schemars(with = "Cited<Vec<u32>>")]
     pub segment: Vec<u32>,
 }
 
@@ -88,16 +79,13 @@ fn design(stages: &[(&'static str, Vec<String>); 8], number: usize) -> Option<De
 }
 
 impl Checked for DesignsFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let stages = self.stages();
-        let empty = stages.iter().filter(|(_, choices)| choices.is_empty()).map(|(key, _)| {
-            Err(document.complain(key, &Complaint::new("no alternatives").expected("at least one")))
-        });
-        Diagnostic::gather(empty)?;
+        let empty = stages.iter().filter(|(_, choices)| choices.is_empty());
+        Diagnostic::gather(empty.map(|(key, _)| at.refuse(key, "no alternatives", "at least one")))?;
         if self.designs().is_empty() {
-            let complaint = Complaint::new("no combination of these stages makes a codec")
-                .expected("names that profiles have, as in configs/profiles");
-            return Err(document.complain("title", &complaint));
+            let what = "no combination of these stages makes a codec";
+            return at.refuse("title", what, "names that profiles have, as in configs/profiles");
         }
         Ok(())
     }

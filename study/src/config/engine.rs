@@ -3,38 +3,28 @@
 //!
 //! Nothing here computes; `resolve()` hands plain data over.
 
+use super::names::{choices, names};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 use trinity_sim::serving::replica::{
     Accelerator, EngineConstants, Experts, Format, Formats, Generation, Intake, Latent, Linear, Policy,
     Preemption, Sliding, Transformer,
 };
 
-/// How prompts and decoded tokens share steps.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyName {
-    Mixed,
-    PromptsFirst,
+choices! {
+    /// How prompts and decoded tokens share steps.
+    PolicyName => Policy { Mixed, PromptsFirst }
+    /// A generation of GPUs, as launch recipes tell them apart.
+    GenerationName => Generation { Hopper, Blackwell }
+    /// A number format of weights.
+    FormatName => Format { Bf16, Fp8, Nvfp4, Int4, Mxfp4 }
 }
 
-/// A generation of GPUs, as launch recipes tell them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum GenerationName {
-    Hopper,
-    Blackwell,
-}
-
-/// Models by what their steps are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClassName {
-    Dense,
-    Experts,
-    Latent,
+names! {
+    /// Models by what their steps are made of.
+    ClassName { Dense, Experts, Latent }
 }
 
 /// An engine: constants of all its versions, and what versions change.
@@ -140,8 +130,8 @@ pub struct FirstTokenFile {
 }
 
 impl Checked for EngineFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        let complain = |path: &str, what: &str| Err(document.complain(path, &Complaint::new(what)));
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let complain = |key: &str, what: &str| Err(at.complain(key, &Complaint::new(what)));
         if self.families.is_empty() {
             return complain("families", "an engine needs at least one family of versions");
         }
@@ -241,24 +231,6 @@ impl ConstantsFile {
     }
 }
 
-impl PolicyName {
-    fn resolve(self) -> Policy {
-        match self {
-            Self::Mixed => Policy::Mixed,
-            Self::PromptsFirst => Policy::PromptsFirst,
-        }
-    }
-}
-
-impl GenerationName {
-    fn resolve(self) -> Generation {
-        match self {
-            Self::Hopper => Generation::Hopper,
-            Self::Blackwell => Generation::Blackwell,
-        }
-    }
-}
-
 impl From<Generation> for GenerationName {
     fn from(generation: Generation) -> Self {
         match generation {
@@ -284,49 +256,20 @@ pub struct AcceleratorFile {
     pub domain_gpus: u32,
 }
 
-/// A number format of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FormatName {
-    Bf16,
-    Fp8,
-    Nvfp4,
-    Int4,
-    Mxfp4,
-}
-
-impl FormatName {
-    fn resolve(self) -> Format {
-        match self {
-            Self::Bf16 => Format::Bf16,
-            Self::Fp8 => Format::Fp8,
-            Self::Nvfp4 => Format::Nvfp4,
-            Self::Int4 => Format::Int4,
-            Self::Mxfp4 => Format::Mxfp4,
-        }
-    }
-}
-
 impl Checked for AcceleratorFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        if !crate::kernels::GPUS.contains(&self.kernels.as_str()) {
-            let what = format!(
-                "`{}` has no measured kernels; measured: {}",
-                self.kernels,
-                crate::kernels::GPUS.join(", ")
-            );
-            return Err(document.complain("kernels", &Complaint::new(what)));
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        if crate::kernels::GPUS.contains(&self.kernels.as_str()) {
+            return Ok(());
         }
-        Ok(())
+        let known = crate::kernels::GPUS.join(", ");
+        let what = format!("`{}` has no measured kernels; measured: {known}", self.kernels);
+        Err(at.complain("kernels", &Complaint::new(what)))
     }
 }
 
 impl AcceleratorFile {
-    /// The GPU as plain data.
-    ///
-    /// # Errors
-    ///
-    /// When the built-in curves of its kernels are damaged.
+    /// The GPU as plain data. Fails when the built-in curves of its kernels are
+    /// damaged.
     pub fn resolve(&self) -> Result<Option<Accelerator>, Diagnostic> {
         let kernels = crate::kernels::of(&self.kernels)?;
         Ok(kernels.map(|kernels| Accelerator {
@@ -421,9 +364,9 @@ pub struct FormatsFile {
 }
 
 impl Checked for TransformerFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if self.formats.is_empty() {
-            return Err(document.complain("formats", &Complaint::new("a model needs a precision")));
+            return Err(at.complain("formats", &Complaint::new("a model needs a precision")));
         }
         Ok(())
     }

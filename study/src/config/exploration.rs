@@ -4,16 +4,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Cited, Complaint, DataRate, Diagnostic, Document, FlopRate, Fraction};
+use trinity_config::{At, Checked, DataRate, Diagnostic, FlopRate, Fraction};
 
 /// What an exploration chooses from.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExplorationFile {
-    #[schemars(with = "Cited<String>")]
     pub title: String,
     /// A file of `configs/technologies`, for codecs that operations price.
-    #[schemars(with = "Cited<String>")]
     pub technology: String,
     /// What those codecs are built for.
     pub throughput: DataRate,
@@ -42,14 +40,12 @@ pub struct HiddenFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LandmarkFile {
-    #[schemars(with = "Cited<String>")]
     pub name: String,
     /// Of each GPU between nodes.
     pub wire: DataRate,
     /// Dense FP16 of each GPU.
     pub rate: FlopRate,
     /// Tokens of a data-parallel rank in a step.
-    #[schemars(with = "Cited<f64>")]
     pub tokens: f64,
 }
 
@@ -57,13 +53,10 @@ pub struct LandmarkFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WorkloadFile {
-    #[schemars(with = "Cited<String>")]
     pub name: String,
     /// Tokens in a sequence.
-    #[schemars(with = "Cited<f64>")]
     pub context: f64,
     /// Sequences of a replica at a time.
-    #[schemars(with = "Cited<f64>")]
     pub concurrency: f64,
 }
 
@@ -71,29 +64,22 @@ pub struct WorkloadFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CandidateFile {
-    #[schemars(with = "Cited<String>")]
     pub name: String,
     /// The tensor codec whose bits it takes.
-    #[schemars(with = "Cited<String>")]
     pub coder: String,
     /// A file of `configs/codecs`; none where operations price it.
-    #[schemars(with = "Option<Cited<String>>")]
     pub silicon: Option<String>,
-    #[schemars(with = "Cited<OriginName>")]
     pub origin: OriginName,
     /// By how much, either way, the area may be wrong; not known where it is
     /// not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub area_factor: Option<f64>,
     /// SMs of the GPU that it occupies, where it is software.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub sms: Option<f64>,
 }
 
 /// Where the figures of a codec's silicon come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
 pub enum OriginName {
     /// LLM.265 Table 3.
     #[serde(rename = "table-3")]
@@ -132,23 +118,19 @@ impl OriginName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CertaintyFile {
-    #[schemars(with = "Cited<String>")]
     pub link: String,
     /// The set of `trinity validate` that says so.
-    #[schemars(with = "Cited<String>")]
     pub set: String,
     /// Mean absolute error of that set, a fraction.
-    #[schemars(with = "Cited<f64>")]
     pub error: f64,
     /// What it was measured on, in words.
-    #[schemars(with = "Cited<String>")]
     pub basis: String,
 }
 
 impl Checked for ExplorationFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let wrong = self.candidates.iter().enumerate().flat_map(|(k, candidate)| {
-            let at = format!("candidates.{k}");
+            let place = format!("candidates.{k}");
             let twin = self.candidates[..k].iter().any(|other| other.name == candidate.name);
             let unpriced = candidate.silicon.is_none() != (candidate.origin == OriginName::Operations);
             let sms = candidate.sms.is_some() != (candidate.origin == OriginName::Software);
@@ -159,7 +141,7 @@ impl Checked for ExplorationFile {
             ]
             .into_iter()
             .filter(|(wrong, ..)| *wrong)
-            .map(move |(_, what, expected)| (at.clone(), what, expected))
+            .map(move |(_, what, expected)| (place.clone(), what, expected))
         });
         let factors = self
             .candidates
@@ -181,8 +163,7 @@ impl Checked for ExplorationFile {
         let workloads = self.workloads.iter().enumerate();
         let workloads = workloads.filter(|(_, one)| far(&[one.context, one.concurrency])).map(|(k, _)| k);
         let workloads = nowhere("workloads", workloads.collect(), "a workload that is on no map");
-        Diagnostic::gather(wrong.chain(factors).chain(landmarks).chain(workloads).map(
-            |(at, what, expected)| Err(document.complain(&at, &Complaint::new(what).expected(expected))),
-        ))
+        let all = wrong.chain(factors).chain(landmarks).chain(workloads);
+        Diagnostic::gather(all.map(|(place, what, expected)| at.refuse(place, what, expected)))
     }
 }

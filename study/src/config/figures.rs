@@ -7,13 +7,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Diagnostic};
 
 /// The figures and tables of some sources.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FiguresFile {
-    #[schemars(with = "Cited<String>")]
     pub title: String,
     pub figures: Vec<FigureFile>,
 }
@@ -22,52 +21,50 @@ pub struct FiguresFile {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FigureFile {
-    #[schemars(with = "Cited<String>")]
     pub id: String,
-    #[schemars(with = "Cited<String>")]
     pub title: String,
     /// The document and the section or page that the quotes are from.
-    #[schemars(with = "Cited<String>")]
     pub cited: String,
     /// The figure whose commands, cells and recording it shares.
-    #[schemars(with = "Option<Cited<String>>")]
     pub uses: Option<String>,
     /// What a source says that nothing here can judge.
-    #[schemars(with = "Option<Cited<String>>")]
     pub quote: Option<String>,
     /// Arguments of commands, by a short name; `{tensors}`, `{captured}` and the like are filled in. What
     /// begins with `recorded` reads a recording that is part of the command.
     #[serde(default)]
-    #[schemars(with = "Cited<BTreeMap<String, String>>")]
     pub commands: BTreeMap<String, String>,
     /// How long they take in a release build on two cores, on the built-in tensors where they name captured ones.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub seconds: Option<u32>,
     /// Nothing varies: the numbers are a model's arithmetic, and have no interval.
     #[serde(default)]
-    #[schemars(with = "Cited<bool>")]
     pub exact: bool,
     /// Fields of a row that say what it is of: rows of two cells are paired by them.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub by: Vec<String>,
     /// What varies from row to row, for sentences: "tensors", "seeds".
-    #[schemars(with = "Option<Cited<String>>")]
     pub over: Option<String>,
     /// Values that `{each}` stands for, in turn, in cells and claims.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub each: Vec<String>,
     #[serde(default)]
     pub cells: BTreeMap<String, CellFile>,
     #[serde(default)]
     pub claims: Vec<ClaimFile>,
     /// In what the test here differs from the source's.
-    #[schemars(with = "Option<Cited<String>>")]
     pub scope: Option<String>,
     /// Why nothing is judged.
-    #[schemars(with = "Option<Cited<String>>")]
     pub why: Option<String>,
+}
+
+impl FigureFile {
+    /// What `{each}` stands for in `texts`, in turn; nothing, once, where none has it.
+    pub fn each_in(&self, texts: &[&String]) -> Vec<Option<&str>> {
+        if texts.iter().any(|text| text.contains("{each}")) {
+            self.each.iter().map(|each| Some(each.as_str())).collect()
+        } else {
+            vec![None]
+        }
+    }
 }
 
 /// Numbers of a run: read off its output, or made from other cells.
@@ -75,33 +72,25 @@ pub struct FigureFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CellFile {
     /// The command, where there are several.
-    #[schemars(with = "Option<Cited<String>>")]
     pub run: Option<String>,
     /// Where in its JSON: names, and conditions in brackets (`rows[codec=h265].bits_per_value`).
-    #[schemars(with = "Option<Cited<String>>")]
     pub at: Option<String>,
     /// There may be no such number yet: the cell is empty then.
     #[serde(default)]
-    #[schemars(with = "Cited<bool>")]
     pub optional: bool,
     /// Where halves of the 95 % intervals of these numbers are; without it they follow from the spread.
-    #[schemars(with = "Option<Cited<String>>")]
     pub interval: Option<String>,
     /// The first cell less the second, row by row.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub minus: Vec<String>,
     /// The first cell over the second, row by row.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub ratio: Vec<String>,
     /// The least of these cells, row by row.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub least: Vec<String>,
     /// The most of these cells, row by row.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub most: Vec<String>,
 }
 
@@ -110,26 +99,19 @@ pub struct CellFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClaimFile {
     /// The claim as the rule puts it.
-    #[schemars(with = "Cited<String>")]
     pub says: String,
     /// The claim in the source's words.
-    #[schemars(with = "Cited<String>")]
     pub quote: String,
     /// The source's number.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub paper: Option<f64>,
-    #[schemars(with = "Option<Cited<String>>")]
     pub unit: Option<String>,
     /// The cell on trial.
-    #[schemars(with = "Cited<String>")]
     pub ours: String,
     pub rule: RuleFile,
     /// At least so many rows, or nothing is decided.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub rows: Option<u32>,
     /// Shown beside the others, and no part of the verdict: of another codec or setting than the source's.
     #[serde(default)]
-    #[schemars(with = "Cited<bool>")]
     pub beside: bool,
 }
 
@@ -138,39 +120,25 @@ pub struct ClaimFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleFile {
     /// Larger than this number or cell.
-    #[schemars(with = "Option<Cited<String>>")]
     pub above: Option<String>,
     /// Smaller than this number or cell.
-    #[schemars(with = "Option<Cited<String>>")]
     pub below: Option<String>,
     /// Within this part of the source's number.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub near: Option<f64>,
     /// No different from this number or cell, by an interval that would have shown a tenth of either.
-    #[schemars(with = "Option<Cited<String>>")]
     pub alike: Option<String>,
     /// With `alike`, the cell whose tenth the interval would have shown: for what is held against zero.
-    #[schemars(with = "Option<Cited<String>>")]
     pub of: Option<String>,
     /// Smaller than the first of these cells, which is smaller than the next.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub order: Vec<String>,
 }
 
 impl RuleFile {
     /// How many rules were written.
     fn count(&self) -> usize {
-        [
-            self.above.is_some(),
-            self.below.is_some(),
-            self.near.is_some(),
-            self.alike.is_some(),
-            !self.order.is_empty(),
-        ]
-        .into_iter()
-        .filter(|&given| given)
-        .count()
+        let single = [&self.above, &self.below, &self.alike].into_iter().flatten().count();
+        single + usize::from(self.near.is_some()) + usize::from(!self.order.is_empty())
     }
 
     /// The cells that it names.
@@ -284,7 +252,7 @@ impl FiguresFile {
 }
 
 impl Checked for FiguresFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let figures = self.whole();
         let wrong = figures.iter().enumerate().flat_map(|(k, figure)| {
             let mut mistakes = figure.mistakes();
@@ -294,9 +262,9 @@ impl Checked for FiguresFile {
             if self.figures[..k].iter().any(|other| other.id == figure.id) {
                 mistakes.push(("two figures share this id".into(), "an id of its own"));
             }
-            mistakes.into_iter().map(move |(what, expected)| {
-                Err(document.complain(&format!("figures.{k}"), &Complaint::new(what).expected(expected)))
-            })
+            mistakes
+                .into_iter()
+                .map(move |(what, expected)| at.refuse(format_args!("figures.{k}"), what, expected))
         });
         Diagnostic::gather(wrong.collect::<Vec<_>>())
     }

@@ -4,32 +4,29 @@
 //! A job names one; what neither states is the calibration's, or mixed precision
 //! without sharding.
 
-use super::names::RecomputeName;
+use super::names::{RecomputeName, names};
 use super::overlap::OverlapFile;
-use super::setter::{settable, values};
+use super::setter::settable;
 use super::software::{BUILT_IN, Calibrations};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Diagnostic};
 
 settable! {
     FrameworkFile { calibration, overlap, schedule, interleave, zero, recompute, precision }
     StatesFile { gradients, gradient_reduce, optimizer_bytes }
 }
 
-/// Order of micro-batches in a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum ScheduleName {
-    /// One forward, one backward pass, in chunks where the job interleaves.
-    #[serde(rename = "1f1b")]
-    OneFOneB,
-    /// Micro-batches from both ends, each direction's transfers behind the other's compute.
-    DualPipe,
+names! {
+    /// Order of micro-batches in a pipeline.
+    ScheduleName {
+        /// One forward, one backward pass, in chunks where the job interleaves.
+        #[serde(rename = "1f1b")]
+        OneFOneB,
+        /// Micro-batches from both ends, each direction's transfers behind the other's compute.
+        DualPipe,
+    }
 }
-
-values!(ScheduleName);
 
 /// What a training framework does beside the arithmetic.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -37,20 +34,15 @@ values!(ScheduleName);
 pub struct FrameworkFile {
     /// The calibration (`configs/calibrations`) that was fitted on its runs; the
     /// GPU's own where it is not said.
-    #[schemars(with = "Option<Cited<String>>")]
     pub calibration: Option<String>,
     /// Share of each communication that may hide behind compute.
     pub overlap: OverlapFile,
-    #[schemars(with = "Option<Cited<ScheduleName>>")]
     pub schedule: Option<ScheduleName>,
     /// Whether a stage can hold several chunks of layers; it can where it is not said.
-    #[schemars(with = "Option<Cited<bool>>")]
     pub interleave: Option<bool>,
     /// What data-parallel ranks share out where a job does not say, 0 to 3.
-    #[schemars(with = "Option<Cited<u8>>")]
     pub zero: Option<u8>,
     /// What is recomputed where a job does not say.
-    #[schemars(with = "Option<Cited<RecomputeName>>")]
     pub recompute: Option<RecomputeName>,
     /// Formats of what a step keeps beside the weights, where a job does not say.
     pub precision: StatesFile,
@@ -62,13 +54,10 @@ pub struct FrameworkFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct StatesFile {
     /// Gradients in memory, bits.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub gradients: Option<f64>,
     /// Gradients on the wire, bits.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub gradient_reduce: Option<f64>,
     /// Bytes a parameter.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub optimizer_bytes: Option<f64>,
 }
 
@@ -82,36 +71,18 @@ impl FrameworkFile {
     pub fn both_ways(&self) -> bool {
         self.schedule == Some(ScheduleName::DualPipe)
     }
-
-    /// Complains about a calibration that is none; `at` leads to this table.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let states = &self.precision;
-        let positive = super::bounds::positive(
-            document,
-            at,
-            &[
-                ("precision.gradients", states.gradients.unwrap_or(1.0)),
-                ("precision.gradient-reduce", states.gradient_reduce.unwrap_or(1.0)),
-            ],
-        );
-        let zero = super::layout::check_zero(document, at, self.zero);
-        Diagnostic::gather([self.check_calibration(document, at), positive, zero])
-    }
-
-    fn check_calibration(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        match self.calibration.as_deref().filter(|name| Calibrations::built_in().of(name).is_none()) {
-            Some(name) => Err(document.complain(
-                &format!("{at}calibration"),
-                &Complaint::new(format_args!("there is no calibration `{name}`"))
-                    .expected(format_args!("one of {}", BUILT_IN.join(", "))),
-            )),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Checked for FrameworkFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let named = self.calibration.as_deref();
+        let calibration = named.map(|name| Calibrations::check(name, at, &BUILT_IN.join(", ")));
+        let states = &self.precision;
+        let positive = at.positive(&[
+            ("precision.gradients", states.gradients.unwrap_or(1.0)),
+            ("precision.gradient-reduce", states.gradient_reduce.unwrap_or(1.0)),
+        ]);
+        let zero = super::layout::check_zero(at, self.zero);
+        Diagnostic::gather(calibration.into_iter().chain([positive, zero]))
     }
 }

@@ -3,17 +3,17 @@
 use super::codec::CodecFile;
 use super::curves;
 use super::framework::FrameworkFile;
-use super::names::{AlgorithmName, TopologyName};
+use super::names::{AlgorithmName, TopologyName, names};
 use super::network::{Draw, NetworkFile, NicFile};
 use super::parts::{GpuModelName, PartsFile};
 use super::setter::settable;
-use super::software::{Calibration, Calibrations, Host};
+use super::software::{BUILT_IN, Calibration, Calibrations, Host};
 use super::sustained::SustainedFile;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
-    Area, Checked, Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Duration, EnergyPerBit,
-    FlopRate, Fraction, Power, Ratio,
+    Area, At, Checked, Complaint, DataRate, DataSize, Diagnostic, Duration, EnergyPerBit, FlopRate, Fraction,
+    Power, Ratio,
 };
 use trinity_sim::die::Die;
 use trinity_sim::{Cluster, Codec, Curve, Gpu, MeasuredKernels, PeakFlops, Software, Tier};
@@ -24,16 +24,10 @@ settable! {
     ClusterFile { gpu, site, cpu, gpus, gpus_per_node, intra, nic, nics_per_gpu, network, host, launch, codec, codecs_per_gpu }
 }
 
-/// The CPU that launches kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum CpuName {
-    X86,
-    Grace,
+names! {
+    /// The CPU that launches kernels.
+    CpuName { X86, Grace }
 }
-
-super::setter::values!(CpuName);
 
 /// The name that stands for no calibration.
 const UNCALIBRATED: &str = "none";
@@ -43,16 +37,13 @@ const UNCALIBRATED: &str = "none";
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GpuFile {
     /// Whether totals or parts decide; totals where a file states any.
-    #[schemars(with = "Option<Cited<GpuModelName>>")]
     pub model: Option<GpuModelName>,
     /// What it is made of; decides where `model` is `parts`.
     pub parts: Option<PartsFile>,
     /// The calibration (`configs/calibrations`) that training jobs take; kernels by
     /// the curves below where there is none, or `none`.
-    #[schemars(with = "Option<Cited<String>>")]
     pub calibration: Option<String>,
     /// Curves of its measured kernels (`configs/calibrations/kernels`).
-    #[schemars(with = "Option<Cited<String>>")]
     pub kernels: Option<String>,
     /// What measured kernels reach, which a calibration may be relative to.
     pub sustained: Option<SustainedFile>,
@@ -76,15 +67,12 @@ pub struct GpuFile {
     pub idle_power: Option<Power>,
     /// Fraction of peak over the FLOPs of one matrix product: pairs, rising.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub gemm_efficiency: Vec<(f64, f64)>,
     /// Fraction of peak over the FLOPs of one attention kernel.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub attention_efficiency: Vec<(f64, f64)>,
     /// Fraction of memory bandwidth over the bytes of one kernel.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<(f64, f64)>>")]
     pub memory_efficiency: Vec<(f64, f64)>,
     /// All efficiencies times this: the knob for how far software is from the curves.
     #[serde(default = "one")]
@@ -143,40 +131,24 @@ impl GpuFile {
     }
 
     /// Complains about curves that are none, parts that no die can be made of,
-    /// and totals that are missing; `at` leads to this table. Whether totals
+    /// and totals that are missing. Whether totals
     /// follow from the parts is `trinity validate`'s question: a study may well
     /// state another memory or another rate.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        if let Some(name) = self.calibration.as_deref().filter(|name| *name != UNCALIBRATED)
-            && Calibrations::built_in().of(name).is_none()
-        {
-            return Err(document.complain(
-                &format!("{at}calibration"),
-                &Complaint::new(format_args!("there is no calibration `{name}`"))
-                    .expected(format_args!("one of {}, none", super::software::BUILT_IN.join(", "))),
-            ));
+    pub(super) fn check_totals(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        if let Some(name) = self.calibration.as_deref().filter(|name| *name != UNCALIBRATED) {
+            Calibrations::check(name, at, &format!("{}, none", BUILT_IN.join(", ")))?;
         }
         if let Some(name) = self.kernels.as_deref().filter(|name| !curves::GPUS.contains(name)) {
-            return Err(document.complain(
-                &format!("{at}kernels"),
-                &Complaint::new(format_args!("no kernels of `{name}` were measured"))
-                    .expected(format_args!("one of {}", curves::GPUS.join(", "))),
-            ));
+            let what = format_args!("no kernels of `{name}` were measured");
+            return at.refuse("kernels", what, format_args!("one of {}", curves::GPUS.join(", ")));
         }
         let power_w = self.power.w();
-        let parts_at = format!("{at}parts.");
-        let die = match &self.parts {
-            Some(parts) => Some(parts.check_at(document, &parts_at, power_w)?),
-            None => None,
-        };
+        let parts = self.parts.as_ref().map(|parts| parts.check_at(&at.table("parts"), power_w));
+        let die = parts.transpose()?;
         if self.by_parts() {
             return match die {
-                Some(_) => super::bounds::positive(document, at, &[("power", power_w)]),
-                None => Err(document.complain(
-                    &format!("{at}model"),
-                    &Complaint::new("a GPU by its parts, but there is no `parts`")
-                        .expected("a table `parts`"),
-                )),
+                Some(_) => at.positive(&[("power", power_w)]),
+                None => at.refuse("model", "a GPU by its parts, but there is no `parts`", "a table `parts`"),
             };
         }
         let curves = [
@@ -187,19 +159,15 @@ impl GpuFile {
         let unsound = |points: &[(f64, f64)]| {
             !points.iter().all(|&(_, y)| y > 0.0 && y <= 1.0) || Curve::through(points).is_none()
         };
-        let curves = curves.into_iter().filter(|(_, points)| unsound(points)).map(|(key, _)| {
-            Err(document.complain(
-                &format!("{at}{key}"),
-                &Complaint::new(format_args!("`{key}` is no efficiency curve")).expected(
-                    "one to eight pairs [x, fraction], x positive and rising, fraction from 0 to 1",
-                ),
-            ))
-        });
-        Diagnostic::gather(curves)?;
+        let curve = "one to eight pairs [x, fraction], x positive and rising, fraction from 0 to 1";
+        let curves = curves.into_iter().filter(|(_, points)| unsound(points));
+        Diagnostic::gather(
+            curves.map(|(key, _)| at.refuse(key, format_args!("`{key}` is no efficiency curve"), curve)),
+        )?;
         let totals = self.totals();
         if let Some((key, _)) = totals.iter().find(|(_, value)| value.is_none()) {
-            return Err(document.complain(
-                at.trim_end_matches('.'),
+            return Err(at.complain(
+                "",
                 &Complaint::new(format_args!("`{key}` is missing"))
                     .expected("every total, or `parts` alone")
                     .help("a GPU by its parts says `model = \"parts\"` where it states totals as well"),
@@ -210,7 +178,7 @@ impl GpuFile {
             .filter(|(key, _)| matches!(*key, "fp16" | "memory" | "memory-bandwidth" | "area"))
             .map(|(key, value)| (*key, value.unwrap_or(0.0)))
             .collect();
-        super::bounds::positive(document, at, &positive)
+        at.positive(&positive)
     }
 
     /// What a GPU by its totals has to state.
@@ -225,26 +193,22 @@ impl GpuFile {
             ("idle-power", self.idle_power.map(|power| power.w())),
         ]
     }
-}
 
-impl GpuFile {
     /// Complains about a die that cannot be made, where its parts decide: a GPU
     /// by its totals was made, whatever the area model says of it. Not asked of
     /// a sweep's points, which are turned away one by one.
-    fn check_buildable(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    fn check_buildable(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         match (&self.parts, self.die()) {
-            (Some(parts), Some(die)) if self.by_parts() => {
-                parts.check_buildable(document, &format!("{at}parts."), &die)
-            }
+            (Some(parts), Some(die)) if self.by_parts() => parts.check_buildable(at, &die),
             _ => Ok(()),
         }
     }
 }
 
 impl Checked for GpuFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")?;
-        self.check_buildable(document, "")
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        self.check_totals(at)?;
+        self.check_buildable(at)
     }
 }
 
@@ -256,9 +220,7 @@ pub struct TierFile {
     pub bandwidth: DataRate,
     pub latency: Duration,
     pub efficiency: Fraction,
-    #[schemars(with = "Cited<TopologyName>")]
     pub topology: TopologyName,
-    #[schemars(with = "Cited<AlgorithmName>")]
     pub all_reduce: AlgorithmName,
     /// What its switches draw for each GPU without traffic; nothing where it is not said.
     pub idle_power: Option<Power>,
@@ -297,15 +259,11 @@ impl TierFile {
 pub struct ClusterFile {
     pub gpu: GpuFile,
     /// The site of the GPU's calibration whose fabric, hosts and release these are.
-    #[schemars(with = "Option<Cited<String>>")]
     pub site: Option<String>,
     /// The CPU that launches kernels; an x86 where it is not said.
-    #[schemars(with = "Option<Cited<CpuName>>")]
     pub cpu: Option<CpuName>,
     /// As many as the job uses, where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub gpus: Option<u32>,
-    #[schemars(with = "Cited<u32>")]
     pub gpus_per_node: u32,
     pub intra: TierFile,
     pub nic: NicFile,
@@ -361,8 +319,7 @@ impl ClusterFile {
     /// Complains about a site that the calibration does not have.
     pub(super) fn check_site(
         &self,
-        document: &Document,
-        at: &str,
+        at: &At<'_>,
         framework: Option<&FrameworkFile>,
     ) -> Result<(), Diagnostic> {
         let calibration = self.calibration(framework).and_then(|name| Calibrations::built_in().of(name));
@@ -371,11 +328,8 @@ impl ClusterFile {
             return Ok(());
         }
         let known: Vec<&str> = calibration.clusters.keys().map(String::as_str).collect();
-        Err(document.complain(
-            &format!("{at}site"),
-            &Complaint::new(format_args!("the GPU's calibration has no site `{site}`"))
-                .expected(format_args!("one of {}", known.join(", "))),
-        ))
+        let what = format_args!("the GPU's calibration has no site `{site}`");
+        at.refuse("site", what, format_args!("one of {}", known.join(", ")))
     }
 
     /// Lays a calibration over the model's view.
@@ -394,46 +348,42 @@ impl ClusterFile {
         }
     }
 
-    /// Complains about what no field shows alone; `at` leads to this table.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let codec = self.codec.as_ref().map(|codec| codec.check_at(document, &format!("{at}codec.")));
-        let positive = super::bounds::positive(
-            document,
-            at,
-            &[
-                ("gpus", f64::from(self.gpus.unwrap_or(1))),
-                ("gpus-per-node", f64::from(self.gpus_per_node)),
-                ("intra.bandwidth", self.intra.bandwidth.bit_per_s()),
-                ("intra.efficiency", self.intra.efficiency.get()),
-                ("nic.bandwidth", self.nic.bandwidth.bit_per_s()),
-                ("network.efficiency", self.network.efficiency.get()),
-                ("host.bandwidth", self.host.bandwidth.bit_per_s()),
-            ],
-        );
+    /// Complains about what no field shows alone.
+    pub(super) fn check_members(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let codec = self.codec.as_ref().map(|codec| codec.check_at(&at.table("codec")));
+        let positive = at.positive(&[
+            ("gpus", f64::from(self.gpus.unwrap_or(1))),
+            ("gpus-per-node", f64::from(self.gpus_per_node)),
+            ("intra.bandwidth", self.intra.bandwidth.bit_per_s()),
+            ("intra.efficiency", self.intra.efficiency.get()),
+            ("nic.bandwidth", self.nic.bandwidth.bit_per_s()),
+            ("network.efficiency", self.network.efficiency.get()),
+            ("host.bandwidth", self.host.bandwidth.bit_per_s()),
+        ]);
         let several_nodes = self.gpus.is_some_and(|gpus| gpus > self.gpus_per_node);
         let unwired = (self.nics_per_gpu.get() == 0.0 && several_nodes).then(|| {
-            Err(document.complain(
-                &format!("{at}nics-per-gpu"),
+            Err(at.complain(
+                "nics-per-gpu",
                 &Complaint::new("several nodes, but the GPUs have no NIC")
                     .expected("a positive number")
                     .help("set `nics-per-gpu`, or put all GPUs in one node"),
             ))
         });
-        let gpu = self.gpu.check_at(document, &format!("{at}gpu."));
+        let gpu = self.gpu.check_totals(&at.table("gpu"));
         let wires = [
-            self.nic.draw().check_at(document, &format!("{at}nic")),
-            self.intra.draw().check_at(document, &format!("{at}intra")),
-            self.host.draw().check_at(document, &format!("{at}host")),
-            self.network.check_at(document, &format!("{at}network."), self.gpus_per_node),
+            self.nic.draw().check_at(&at.table("nic")),
+            self.intra.draw().check_at(&at.table("intra")),
+            self.host.draw().check_at(&at.table("host")),
+            self.network.check_at(&at.table("network"), self.gpus_per_node),
         ];
         Diagnostic::gather([gpu, positive].into_iter().chain(codec).chain(unwired).chain(wires))
     }
 }
 
 impl Checked for ClusterFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_site(document, "", None)?;
-        self.check_at(document, "")?;
-        self.gpu.check_buildable(document, "gpu.")
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        self.check_site(at, None)?;
+        self.check_members(at)?;
+        self.gpu.check_buildable(&at.table("gpu"))
     }
 }

@@ -10,7 +10,7 @@ use super::overlap::OverlapFile;
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Cited, Complaint, Diagnostic, Document, Fraction, Ratio};
+use trinity_config::{At, Checked, Diagnostic, Fraction, Ratio};
 use trinity_sim::{Compression, Job, Overlap, Phase, Precision, Recompute, Schedule, Search};
 
 settable! {
@@ -27,25 +27,19 @@ pub struct JobFile {
     /// The framework that trains (`configs/frameworks`); the one that the GPU's
     /// calibration was fitted on where it is not said.
     pub framework: Option<FrameworkFile>,
-    #[schemars(with = "Cited<PhaseName>")]
     pub phase: PhaseName,
     /// Which weights a training step changes; all where it is not said.
     #[serde(default = "all_weights")]
-    #[schemars(with = "Cited<TuningName>")]
     pub tuning: TuningName,
     /// Tokens in a sequence; in decoding, tokens already in the cache.
-    #[schemars(with = "Cited<u32>")]
     pub sequence: u32,
     /// Sequences in the whole batch.
     #[serde(default = "one")]
-    #[schemars(with = "Cited<u32>")]
     pub global_batch: u32,
     /// Sequences of each data-parallel rank, instead of the whole batch.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub replica_batch: Option<u32>,
     /// Sequences that pass through the pipeline together; one where it is not
     /// said, and in decoding all that a stage has.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub microbatch: Option<u32>,
     #[serde(default)]
     pub parallelism: ParallelismFile,
@@ -53,10 +47,8 @@ pub struct JobFile {
     pub precision: PrecisionFile,
     /// What activations are computed again; what the framework says where it is
     /// not said, and none without one.
-    #[schemars(with = "Option<Cited<RecomputeName>>")]
     pub recompute: Option<RecomputeName>,
     #[serde(default = "flash")]
-    #[schemars(with = "Cited<AttentionName>")]
     pub attention: AttentionName,
     #[serde(default)]
     pub overlap: OverlapFile,
@@ -94,28 +86,19 @@ fn flash() -> AttentionName {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PrecisionFile {
     /// Products of a layer.
-    #[schemars(with = "Cited<MathName>")]
     pub math: MathName,
     /// Attention's scores; at least FP16 where it is not said.
-    #[schemars(with = "Option<Cited<MathName>>")]
     pub attention: Option<MathName>,
     /// The output projection; at least FP16 where it is not said.
-    #[schemars(with = "Option<Cited<MathName>>")]
     pub vocabulary: Option<MathName>,
-    #[schemars(with = "Cited<f64>")]
     pub weights: f64,
-    #[schemars(with = "Cited<f64>")]
     pub activations: f64,
     /// Gradients in memory; what the framework says where it is not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub gradients: Option<f64>,
     /// Gradients on the wire; what the framework says where it is not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub gradient_reduce: Option<f64>,
-    #[schemars(with = "Cited<f64>")]
     pub kv: f64,
     /// Bytes a parameter; what the framework says where it is not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub optimizer_bytes: Option<f64>,
 }
 
@@ -162,21 +145,13 @@ impl PrecisionFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CompressionFile {
-    #[schemars(with = "Option<Cited<f64>>")]
     pub weights: Option<f64>,
-    #[schemars(with = "Option<Cited<f64>>")]
     pub weight_gradients: Option<f64>,
-    #[schemars(with = "Option<Cited<f64>>")]
     pub activations: Option<f64>,
-    #[schemars(with = "Option<Cited<f64>>")]
     pub activation_gradients: Option<f64>,
-    #[schemars(with = "Option<Cited<f64>>")]
     pub kv: Option<f64>,
-    #[schemars(with = "Cited<ReductionName>")]
     pub reduction: ReductionName,
-    #[schemars(with = "Cited<ScopeName>")]
     pub scope: ScopeName,
-    #[schemars(with = "Cited<PolicyName>")]
     pub policy: PolicyName,
 }
 
@@ -293,61 +268,44 @@ impl JobFile {
     }
 
     /// Complains about what the framework cannot do.
-    fn check_framework(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    fn check_framework(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let Some(framework) = &self.framework else { return Ok(()) };
-        framework.check_at(document, &format!("{at}framework."))?;
+        framework.check_at(&at.table("framework"))?;
         let chunks = self.parallelism.interleave().unwrap_or(1);
         if chunks > 1 && framework.one_chunk() {
-            return Err(document.complain(
-                &format!("{at}parallelism.interleave"),
-                &Complaint::new(format_args!("the framework does not interleave {chunks} chunks on a stage"))
-                    .expected("1, or a framework that does"),
-            ));
+            let what = format_args!("the framework does not interleave {chunks} chunks on a stage");
+            return at.refuse("parallelism.interleave", what, "1, or a framework that does");
         }
         Ok(())
     }
 
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    pub(super) fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let precision = &self.precision;
-        let positive = super::bounds::positive(
-            document,
-            at,
-            &[
-                ("sequence", f64::from(self.sequence)),
-                ("global-batch", f64::from(self.global_batch)),
-                ("replica-batch", f64::from(self.replica_batch.unwrap_or(1))),
-                ("microbatch", f64::from(self.microbatch.unwrap_or(1))),
-                ("precision.weights", precision.weights),
-                ("precision.activations", precision.activations),
-                ("precision.gradients", precision.gradients.unwrap_or(1.0)),
-                ("precision.gradient-reduce", precision.gradient_reduce.unwrap_or(1.0)),
-                ("precision.kv", precision.kv),
-            ],
-        );
+        let positive = at.positive(&[
+            ("sequence", f64::from(self.sequence)),
+            ("global-batch", f64::from(self.global_batch)),
+            ("replica-batch", f64::from(self.replica_batch.unwrap_or(1))),
+            ("microbatch", f64::from(self.microbatch.unwrap_or(1))),
+            ("precision.weights", precision.weights),
+            ("precision.activations", precision.activations),
+            ("precision.gradients", precision.gradients.unwrap_or(1.0)),
+            ("precision.gradient-reduce", precision.gradient_reduce.unwrap_or(1.0)),
+            ("precision.kv", precision.kv),
+        ]);
         let even = self.expert_imbalance.get();
-        let imbalance = (!(even >= 1.0 && even.is_finite())).then(|| {
-            Err(document.complain(
-                &format!("{at}expert-imbalance"),
-                &Complaint::new("the busiest rank has less than the mean").expected("1 or more"),
-            ))
-        });
+        let imbalance = (!(even >= 1.0 && even.is_finite()))
+            .then(|| at.refuse("expert-imbalance", "the busiest rank has less than the mean", "1 or more"));
         let outside = |bits: Option<f64>| bits.is_some_and(|bits| !(bits > 0.0 && bits <= 32.0));
+        let compression = at.table("compression");
         let bits = self.compression.bits().into_iter().filter(|(_, bits)| outside(*bits)).map(|(key, _)| {
-            document.complain(
-                &format!("{at}compression.{key}"),
-                &Complaint::new("not a number of bits a value").expected("more than 0 and at most 32"),
-            )
+            compression.refuse(key, "not a number of bits a value", "more than 0 and at most 32")
         });
-        Diagnostic::gather(
-            [
-                self.llm.check_at(document, &format!("{at}llm.")),
-                positive,
-                self.parallelism.check_at(document, &format!("{at}parallelism.")),
-                self.check_framework(document, at),
-            ]
-            .into_iter()
-            .chain(imbalance)
-            .chain(bits.map(Err)),
-        )
+        let parts = [
+            self.llm.check_at(&at.table("llm")),
+            positive,
+            self.parallelism.check_at(&at.table("parallelism")),
+            self.check_framework(at),
+        ];
+        Diagnostic::gather(parts.into_iter().chain(imbalance).chain(bits))
     }
 }

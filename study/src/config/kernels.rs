@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, DataRate, Diagnostic, Document, FlopRate};
+use trinity_config::{At, Checked, Complaint, DataRate, Diagnostic, FlopRate};
 use trinity_sim::kernels::{Device, Kernels, Kind, Measured, Steps};
 
 /// What kernels take on one GPU type.
@@ -74,20 +74,14 @@ impl CurveFile {
 }
 
 impl KernelsFile {
-    /// The simulator's form of it.
-    ///
-    /// # Errors
-    ///
-    /// At the first curve that is none.
-    pub fn resolve(&self, document: &Document) -> Result<Kernels, Diagnostic> {
+    /// The simulator's form of it. Fails at the first curve that is none.
+    pub fn resolve(&self, at: &At<'_>) -> Result<Kernels, Diagnostic> {
         let mut measured = Vec::with_capacity(self.curves.len());
-        for (at, curve) in self.curves.iter().enumerate() {
+        for (k, curve) in self.curves.iter().enumerate() {
             let Some(kind) = curve.kind() else {
-                let complaint = Complaint::new(format_args!(
-                    "there are no kernels `{}` of family `{}`",
-                    curve.variant, curve.family
-                ));
-                return Err(document.complain(&format!("curves.{at}.variant"), &complaint));
+                let CurveFile { variant, family, .. } = curve;
+                let complaint = format!("there are no kernels `{variant}` of family `{family}`");
+                return Err(at.complain(format_args!("curves.{k}.variant"), &Complaint::new(complaint)));
             };
             measured.push(Measured {
                 kind,
@@ -97,7 +91,7 @@ impl KernelsFile {
             });
         }
         Kernels::new(&self.gpu, self.device.resolve(), &measured)
-            .map_err(|error| document.complain("curves", &Complaint::new(error)))
+            .map_err(|error| at.complain("curves", &Complaint::new(error)))
     }
 }
 
@@ -115,20 +109,16 @@ impl DeviceFile {
 }
 
 impl Checked for KernelsFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let device = self.device.resolve();
-        super::bounds::positive(
-            document,
-            "device.",
-            &[
-                ("bf16", device.bf16_flops),
-                ("fp8", device.fp8_flops),
-                ("fp4", device.fp4_flops),
-                ("memory-bandwidth", device.memory_bytes_per_s),
-                ("link-bandwidth", device.link_bytes_per_s),
-                ("sms", device.sms),
-            ],
-        )?;
-        self.resolve(document).map(|_| ())
+        at.table("device").positive(&[
+            ("bf16", device.bf16_flops),
+            ("fp8", device.fp8_flops),
+            ("fp4", device.fp4_flops),
+            ("memory-bandwidth", device.memory_bytes_per_s),
+            ("link-bandwidth", device.link_bytes_per_s),
+            ("sms", device.sms),
+        ])?;
+        self.resolve(at).map(drop)
     }
 }

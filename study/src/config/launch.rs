@@ -7,7 +7,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 use trinity_sim::serving::replica::{Draft, EngineConstants, Intake};
 
 /// Launches of one engine.
@@ -107,8 +107,8 @@ pub struct Launched<'a> {
 const DRAFT_COST: f64 = 0.06;
 
 impl Checked for LaunchesFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        let complain = |path: String, what: &str| Err(document.complain(&path, &Complaint::new(what)));
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let complain = |key: String, what: &str| Err(at.complain(key, &Complaint::new(what)));
         for (number, launch) in self.launches.iter().enumerate() {
             let zero = [launch.token_budget, launch.max_batch, launch.poll_steps, launch.stream_interval];
             if zero.contains(&Some(0)) {
@@ -223,6 +223,7 @@ impl LaunchesFile {
 mod tests {
     use super::*;
     use crate::config::EngineFile;
+    use trinity_config::Document;
     use trinity_sim::serving::replica::Generation;
 
     fn launches() -> LaunchesFile {

@@ -1,30 +1,27 @@
 //! How a job is cut over GPUs, in files: a table that states it, the word
 //! `best`, or a table that states some of it and leaves the rest to be chosen.
 
-use super::names::SplitName;
-use super::setter::{Key, Settable, Setter, settable, values};
+use super::names::{SplitName, names};
+use super::setter::{Key, Settable, Setter, settable};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
-use trinity_config::{Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Complaint, Diagnostic};
 use trinity_sim::{Parallelism, Schedule, Search, Split, Zero};
 
 settable! {
     ParallelismTable { choose, tensor, sequence_parallel, pipeline, interleave, split, data, zero, expert, expert_tensor, context }
 }
 
-/// How a layout is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum ChooseName {
-    /// The one with the most tokens a second of those that fit in memory.
-    Best,
+names! {
+    /// How a layout is chosen.
+    ChooseName {
+        /// The one with the most tokens a second of those that fit in memory.
+        Best,
+    }
 }
-
-values!(ChooseName);
 
 /// How the job is cut over GPUs.
 #[derive(Clone, Debug, JsonSchema)]
@@ -41,31 +38,20 @@ pub enum ParallelismFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ParallelismTable {
-    #[schemars(with = "Option<Cited<ChooseName>>")]
     pub choose: Option<ChooseName>,
-    #[schemars(with = "Option<Cited<u32>>")]
     pub tensor: Option<u32>,
-    #[schemars(with = "Option<Cited<bool>>")]
     pub sequence_parallel: Option<bool>,
-    #[schemars(with = "Option<Cited<u32>>")]
     pub pipeline: Option<u32>,
     /// Chunks of layers on each stage; 1 is plain 1F1B.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub interleave: Option<u32>,
     /// How layers are dealt out to stages; `layers` where it is not said.
-    #[schemars(with = "Option<Cited<SplitName>>")]
     pub split: Option<SplitName>,
-    #[schemars(with = "Option<Cited<u32>>")]
     pub data: Option<u32>,
     /// 0 to 3.
-    #[schemars(with = "Option<Cited<u8>>")]
     pub zero: Option<u8>,
-    #[schemars(with = "Option<Cited<u32>>")]
     pub expert: Option<u32>,
     /// Ranks that share each expert: 1, or as many as `tensor` where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub expert_tensor: Option<u32>,
-    #[schemars(with = "Option<Cited<u32>>")]
     pub context: Option<u32>,
 }
 
@@ -176,34 +162,27 @@ impl ParallelismFile {
         }
     }
 
-    /// Complains about degrees that are none; `at` leads to this table.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    /// Complains about degrees that are none.
+    pub(super) fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let Some(table) = self.table() else { return Ok(()) };
         let degree = |stated: Option<u32>| f64::from(stated.unwrap_or(1));
-        let positive = super::bounds::positive(
-            document,
-            at,
-            &[
-                ("tensor", degree(table.tensor)),
-                ("pipeline", degree(table.pipeline)),
-                ("interleave", degree(table.interleave)),
-                ("data", degree(table.data)),
-                ("expert", degree(table.expert)),
-                ("expert-tensor", degree(table.expert_tensor)),
-                ("context", degree(table.context)),
-            ],
-        );
-        Diagnostic::gather([positive, check_zero(document, at, table.zero)])
+        let positive = at.positive(&[
+            ("tensor", degree(table.tensor)),
+            ("pipeline", degree(table.pipeline)),
+            ("interleave", degree(table.interleave)),
+            ("data", degree(table.data)),
+            ("expert", degree(table.expert)),
+            ("expert-tensor", degree(table.expert_tensor)),
+            ("context", degree(table.context)),
+        ]);
+        Diagnostic::gather([positive, check_zero(at, table.zero)])
     }
 }
 
-/// Complains about a stage of ZeRO that is none; `at` leads to its table.
-pub(super) fn check_zero(document: &Document, at: &str, stage: Option<u8>) -> Result<(), Diagnostic> {
+/// Complains about a stage of ZeRO that is none.
+pub(super) fn check_zero(at: &At<'_>, stage: Option<u8>) -> Result<(), Diagnostic> {
     match stage.filter(|&stage| stage > 3) {
-        Some(stage) => Err(document.complain(
-            &format!("{at}zero"),
-            &Complaint::new(format_args!("there is no ZeRO stage {stage}")).expected("0, 1, 2 or 3"),
-        )),
+        Some(stage) => at.refuse("zero", format_args!("there is no ZeRO stage {stage}"), "0, 1, 2 or 3"),
         None => Ok(()),
     }
 }

@@ -4,130 +4,58 @@ use super::names::{MlpName, VocabularyName};
 use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Diagnostic};
 use trinity_sim::{Attention, Llm, Mamba, Moe, Window};
 
 settable! {
     LlmFile { layers, hidden, heads, kv_heads, head_dim, ffn, mlp, vocab, vocabulary, positions, biases, latent, window, mamba, moe, next_token_layers }
-    WindowFile { tokens, layers }
-    MambaFile { layers, attention_layers, heads, head_dim, state, groups }
+    Window { tokens, layers }
+    Mamba { layers, attention_layers, heads, head_dim, state, groups }
     LatentFile { query_rank, kv_rank, rope_dim, value_dim }
-    MoeFile { experts, top_k, shared_experts, expert_ffn, dense_layers, latent, most_nodes }
+    Moe { experts, top_k, shared_experts, expert_ffn, dense_layers, latent, most_nodes }
 }
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LlmFile {
-    #[schemars(with = "Cited<u32>")]
     pub layers: u32,
-    #[schemars(with = "Cited<u32>")]
     pub hidden: u32,
-    #[schemars(with = "Cited<u32>")]
     pub heads: u32,
     /// As many as heads, where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub kv_heads: Option<u32>,
     /// Hidden size over heads, where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub head_dim: Option<u32>,
-    #[schemars(with = "Cited<u32>")]
     pub ffn: u32,
-    #[schemars(with = "Cited<MlpName>")]
     pub mlp: MlpName,
-    #[schemars(with = "Cited<u32>")]
     pub vocab: u32,
-    #[schemars(with = "Cited<VocabularyName>")]
     pub vocabulary: VocabularyName,
     /// Learned positions, if any.
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub positions: u32,
     #[serde(default)]
-    #[schemars(with = "Cited<bool>")]
     pub biases: bool,
     /// Latent attention (DeepSeek).
     pub latent: Option<LatentFile>,
     /// Layers that attend only to the last tokens.
-    pub window: Option<WindowFile>,
+    pub window: Option<Window>,
     /// State-space layers (Mamba-2).
-    pub mamba: Option<MambaFile>,
+    pub mamba: Option<Mamba>,
     /// Mixture of experts.
-    pub moe: Option<MoeFile>,
+    pub moe: Option<Moe>,
     /// Further layers that predict tokens beyond the next.
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub next_token_layers: u32,
-}
-
-/// Layers with a sliding window.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct WindowFile {
-    #[schemars(with = "Cited<u32>")]
-    pub tokens: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub layers: u32,
-}
-
-/// State-space layers; of the model's layers, those that are neither these nor
-/// attention are feed-forward layers.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MambaFile {
-    #[schemars(with = "Cited<u32>")]
-    pub layers: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub attention_layers: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub heads: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub head_dim: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub state: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub groups: u32,
 }
 
 /// Latent attention: ranks and widths.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LatentFile {
-    #[schemars(with = "Cited<u32>")]
     pub query_rank: u32,
-    #[schemars(with = "Cited<u32>")]
     pub kv_rank: u32,
-    #[schemars(with = "Cited<u32>")]
     pub rope_dim: u32,
-    #[schemars(with = "Cited<u32>")]
     pub value_dim: u32,
-}
-
-/// Mixture of experts.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MoeFile {
-    #[schemars(with = "Cited<u32>")]
-    pub experts: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub top_k: u32,
-    #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
-    pub shared_experts: u32,
-    #[schemars(with = "Cited<u32>")]
-    pub expert_ffn: u32,
-    #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
-    pub dense_layers: u32,
-    /// Width that tokens are routed in, where it is not the hidden size.
-    #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
-    pub latent: u32,
-    /// Nodes that a token's experts may lie on (node-limited routing); any number
-    /// where it is not said.
-    #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
-    pub most_nodes: u32,
 }
 
 impl LlmFile {
@@ -150,29 +78,16 @@ impl LlmFile {
                 rope_dim: latent.rope_dim,
                 value_dim: latent.value_dim,
             }),
-            window: self.window.map(|window| Window { tokens: window.tokens, layers: window.layers }),
-            mamba: self.mamba.map(|mamba| Mamba {
-                layers: mamba.layers,
-                attention_layers: mamba.attention_layers,
-                heads: mamba.heads,
-                head_dim: mamba.head_dim,
-                state: mamba.state,
-                groups: mamba.groups,
-            }),
+            window: self.window,
+            mamba: self.mamba,
             next_token_layers: self.next_token_layers,
-            moe: self.moe.map(|moe| Moe {
-                experts: moe.experts,
-                top_k: moe.top_k,
-                shared_experts: moe.shared_experts,
-                expert_ffn: moe.expert_ffn,
-                dense_layers: moe.dense_layers,
-                latent: moe.latent,
-                most_nodes: moe.most_nodes,
-            }),
+            moe: self.moe,
         }
     }
+}
 
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+impl Checked for LlmFile {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let counts = [
             ("layers", f64::from(self.layers)),
             ("hidden", f64::from(self.hidden)),
@@ -184,42 +99,24 @@ impl LlmFile {
         ];
         let uneven = !self.heads.is_multiple_of(self.kv_heads.unwrap_or(self.heads));
         let uneven = uneven.then(|| {
-            Err(document.complain(
-                &format!("{at}kv-heads"),
-                &Complaint::new(format_args!("{} heads cannot share these KV heads evenly", self.heads))
-                    .expected("a divisor of the number of heads"),
-            ))
+            let what = format_args!("{} heads cannot share these KV heads evenly", self.heads);
+            at.refuse("kv-heads", what, "a divisor of the number of heads")
         });
         let unsound = self.moe.as_ref().is_some_and(|moe| {
             !(moe.experts > 0 && (1..=moe.experts).contains(&moe.top_k) && moe.dense_layers <= self.layers)
         });
         let experts = unsound.then(|| {
-            Err(document.complain(
-                &format!("{at}moe"),
-                &Complaint::new("this mixture of experts cannot be")
-                    .expected("top-k from 1 to the number of experts, dense-layers within layers"),
-            ))
+            let expected = "top-k from 1 to the number of experts, dense-layers within layers";
+            at.refuse("moe", "this mixture of experts cannot be", expected)
         });
         let kinds = self.mamba.as_ref().map_or(0, |mamba| mamba.layers + mamba.attention_layers);
         let hybrid = (kinds > self.layers).then(|| {
-            Err(document.complain(
-                &format!("{at}mamba"),
-                &Complaint::new(format_args!(
-                    "{kinds} layers of {} are state-space or attention",
-                    self.layers
-                ))
-                .expected("at most as many as the model has"),
-            ))
+            let what = format_args!("{kinds} layers of {} are state-space or attention", self.layers);
+            at.refuse("mamba", what, "at most as many as the model has")
         });
-        let counts = super::bounds::positive(document, at, &counts);
+        let counts = at.positive(&counts);
         // Heads that are none divide nothing; that is one mistake, not two.
         let uneven = uneven.filter(|_| counts.is_ok());
         Diagnostic::gather([counts].into_iter().chain(uneven).chain(experts).chain(hybrid))
-    }
-}
-
-impl Checked for LlmFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
     }
 }

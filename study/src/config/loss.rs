@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 
 /// Recorded losses.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -42,12 +42,12 @@ pub struct LossRateFile {
 }
 
 impl Checked for LossesFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         for (number, own) in self.measured.iter().enumerate() {
             let ascends = own.rates.windows(2).all(|pair| pair[0].bits < pair[1].bits);
             if own.rates.is_empty() || !ascends {
                 let what = Complaint::new("a model needs rates, in ascending order");
-                return Err(document.complain(&format!("measured[{number}].rates"), &what));
+                return Err(at.complain(format_args!("measured[{number}].rates"), &what));
             }
         }
         Ok(())

@@ -1,26 +1,36 @@
 //! The names of choices in configuration files.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use trinity_sim::Recompute;
 
-macro_rules! choices {
-    ($($(#[$doc:meta])* $file:ident => $model:path { $($(#[$vdoc:meta])* $variant:ident),+ })*) => {$(
+/// One of a few names.
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? })*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "kebab-case")]
-        #[schemars(inline)]
-        pub enum $file { $($(#[$vdoc])* $variant),+ }
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
 
-        super::setter::values!($file);
+        $crate::config::setter::values!($name);
+    )*};
+}
+pub(super) use names;
 
-        impl $file {
+/// One of a few names that a model has too.
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident => $model:path { $($(#[$vdoc:meta])* $variant:ident),+ $(,)? })*) => {$(
+        $crate::config::names::names! {
+            $(#[$doc])*
+            $name { $($(#[$vdoc])* $variant),+ }
+        }
+
+        impl $name {
             pub fn resolve(self) -> $model {
                 match self { $(Self::$variant => <$model>::$variant),+ }
             }
         }
     )*};
 }
+pub(super) use choices;
 
 choices! {
     /// How ranks are wired.
@@ -51,19 +61,16 @@ choices! {
     EnergyName => trinity_silicon::EnergyColumn { Printed, PowerOverThroughput }
 }
 
-/// What activations are computed again in the backward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum RecomputeName {
-    None,
-    Selective,
-    Full,
-    /// The least of them with which the job fits in memory.
-    Least,
+names! {
+    /// What activations are computed again in the backward pass.
+    RecomputeName {
+        None,
+        Selective,
+        Full,
+        /// The least of them with which the job fits in memory.
+        Least,
+    }
 }
-
-super::setter::values!(RecomputeName);
 
 impl RecomputeName {
     /// The recomputation, or nothing where it is chosen.

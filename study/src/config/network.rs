@@ -6,8 +6,7 @@ use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use trinity_config::{
-    Area, Checked, Cited, Complaint, DataRate, Diagnostic, Document, Duration, EnergyPerBit, Fraction, Power,
-    Ratio,
+    Area, At, Checked, DataRate, Diagnostic, Duration, EnergyPerBit, Fraction, Power, Ratio,
 };
 use trinity_sim::{Level, Levels, Nic};
 
@@ -38,21 +37,19 @@ impl Draw {
     }
 
     /// Complains about a bit that costs nothing for want of a word.
-    pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    pub fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let idle_w = self.idle_w;
         match (self.energy_j_per_bit, self.active_w) {
-            (None, None) => Err(document.complain(
-                at,
-                &Complaint::new("neither `active-power` nor `energy` is stated")
-                    .expected("the watts at the full rate, or the energy of a bit"),
-            )),
-            (None, Some(active_w)) if active_w < self.idle_w => Err(document.complain(
-                &format!("{at}.active-power"),
-                &Complaint::new(format_args!(
-                    "{active_w} W at the full rate, but {} W without traffic",
-                    self.idle_w
-                ))
-                .expected("no less than `idle-power`"),
-            )),
+            (None, None) => at.refuse(
+                "",
+                "neither `active-power` nor `energy` is stated",
+                "the watts at the full rate, or the energy of a bit",
+            ),
+            (None, Some(active_w)) if active_w < idle_w => at.refuse(
+                "active-power",
+                format_args!("{active_w} W at the full rate, but {idle_w} W without traffic"),
+                "no less than `idle-power`",
+            ),
             _ => Ok(()),
         }
     }
@@ -95,9 +92,9 @@ impl NicFile {
 }
 
 impl Checked for NicFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        super::bounds::positive(document, "", &[("bandwidth", self.bandwidth.bit_per_s())])?;
-        self.draw().check_at(document, "energy")
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        at.positive(&[("bandwidth", self.bandwidth.bit_per_s())])?;
+        self.draw().check_at(at)
     }
 }
 
@@ -105,7 +102,6 @@ impl Checked for NicFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SwitchFile {
-    #[schemars(with = "Cited<u32>")]
     pub ports: u32,
     /// One port, one direction.
     pub bandwidth: DataRate,
@@ -117,22 +113,15 @@ pub struct SwitchFile {
     pub active_power: Power,
 }
 
-impl SwitchFile {
-    fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let positive = [("ports", f64::from(self.ports)), ("bandwidth", self.bandwidth.bit_per_s())];
-        super::bounds::positive(document, at, &positive)?;
+impl Checked for SwitchFile {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        at.positive(&[("ports", f64::from(self.ports)), ("bandwidth", self.bandwidth.bit_per_s())])?;
         let draw = Draw {
             idle_w: self.idle_power.w(),
             active_w: Some(self.active_power.w()),
             energy_j_per_bit: None,
         };
-        draw.check_at(document, at.trim_end_matches('.'))
-    }
-}
-
-impl Checked for SwitchFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
+        draw.check_at(at)
     }
 }
 
@@ -141,10 +130,8 @@ impl Checked for SwitchFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NetworkTierFile {
     /// Such as `leaf`, `rail`, `spine`.
-    #[schemars(with = "Option<Cited<String>>")]
     pub name: Option<String>,
     /// GPUs that reach each other without leaving the tier.
-    #[schemars(with = "Cited<u32>")]
     pub reach: u32,
     /// Bandwidth into the tier over that out of it; the last tier has none above.
     pub oversubscription: Option<Ratio>,
@@ -182,9 +169,7 @@ pub struct NetworkFile {
     pub efficiency: Fraction,
     /// Software and cables, beside the NIC's own latency and that of `tiers`.
     pub latency: Duration,
-    #[schemars(with = "Cited<TopologyName>")]
     pub topology: TopologyName,
-    #[schemars(with = "Cited<AlgorithmName>")]
     pub all_reduce: AlgorithmName,
     /// Switches from the nodes up: at most three tiers, none where it is not
     /// said, which is a network without a bottleneck or a price.
@@ -198,57 +183,47 @@ impl NetworkFile {
         Levels { leaf: at(0), spine: at(1), core: at(2) }
     }
 
-    /// Complains about tiers that do not stack; `at` leads to this table.
-    pub(super) fn check_at(&self, document: &Document, at: &str, per_node: u32) -> Result<(), Diagnostic> {
+    /// Complains about tiers that do not stack.
+    pub(super) fn check_at(&self, at: &At<'_>, per_node: u32) -> Result<(), Diagnostic> {
         if self.tiers.len() > MOST_TIERS {
-            let complaint = Complaint::new(format_args!("{} tiers of switches", self.tiers.len()))
-                .expected(format_args!("at most {MOST_TIERS}"));
-            return Err(document.complain(&format!("{at}tiers"), &complaint));
+            let what = format_args!("{} tiers of switches", self.tiers.len());
+            return at.refuse("tiers", what, format_args!("at most {MOST_TIERS}"));
         }
-        let mut below = ("a node", per_node.max(1));
+        let (mut below, mut each) = ("a node", per_node.max(1));
         for (k, tier) in self.tiers.iter().enumerate() {
-            let here = format!("{at}tiers.{k}");
-            tier.switch.check_at(document, &format!("{here}.switch."))?;
-            if tier.reach == 0 || !tier.reach.is_multiple_of(below.1) {
-                return Err(document.complain(
-                    &format!("{here}.reach"),
-                    &Complaint::new(format_args!(
-                        "a tier of {} GPUs is not made of whole domains: {} has {}",
-                        tier.reach, below.0, below.1
-                    ))
-                    .expected(format_args!("a multiple of {}", below.1)),
-                ));
+            let here = at.table(format_args!("tiers.{k}"));
+            tier.switch.check_at(&here.table("switch"))?;
+            let reach = tier.reach;
+            if reach == 0 || !reach.is_multiple_of(each) {
+                return here.refuse(
+                    "reach",
+                    format_args!("a tier of {reach} GPUs is not made of whole domains: {below} has {each}"),
+                    format_args!("a multiple of {each}"),
+                );
             }
-            tier.check_uplinks(document, &here, k + 1 == self.tiers.len())?;
-            below = ("the tier below", tier.reach);
+            tier.check_uplinks(&here, k + 1 == self.tiers.len())?;
+            (below, each) = ("the tier below", reach);
         }
         Ok(())
     }
 }
 
 impl NetworkTierFile {
-    fn check_uplinks(&self, document: &Document, at: &str, last: bool) -> Result<(), Diagnostic> {
+    fn check_uplinks(&self, at: &At<'_>, last: bool) -> Result<(), Diagnostic> {
         let out = self.bandwidth.map(|rate| rate.bit_per_s());
         let wrong = match (out, self.oversubscription.map(|ratio| ratio.get())) {
             (None, None) if !last => Some(("", "a tier without a bandwidth to the next".to_owned())),
             (Some(_), Some(_)) => Some((
-                ".bandwidth",
+                "bandwidth",
                 "`bandwidth` and `oversubscription` both say what leaves the tier".to_owned(),
             )),
-            (Some(rate), None) if rate <= 0.0 => Some((".bandwidth", "`bandwidth` is 0".to_owned())),
+            (Some(rate), None) if rate <= 0.0 => Some(("bandwidth", "`bandwidth` is 0".to_owned())),
             (None, Some(ratio)) if ratio < 1.0 => {
-                Some((".oversubscription", format!("`oversubscription` is {ratio}")))
+                Some(("oversubscription", format!("`oversubscription` is {ratio}")))
             }
             _ => None,
         };
-        match wrong {
-            Some((key, message)) => Err(document.complain(
-                &format!("{at}{key}"),
-                &Complaint::new(message).expected(
-                    "`oversubscription` of at least 1, or the `bandwidth` of a GPU out of the tier",
-                ),
-            )),
-            None => Ok(()),
-        }
+        let expected = "`oversubscription` of at least 1, or the `bandwidth` of a GPU out of the tier";
+        wrong.map_or(Ok(()), |(key, what)| at.refuse(key, what, expected))
     }
 }

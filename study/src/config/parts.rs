@@ -4,10 +4,11 @@
 //! states both, totals decide unless `model = "parts"`, and `trinity validate`
 //! holds what the parts give against what the datasheet says.
 
-use super::setter::{settable, values};
+use super::names::names;
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Cited, Complaint, DataRate, DataSize, Diagnostic, Document, Frequency};
+use trinity_config::{At, Complaint, DataRate, DataSize, Diagnostic, Frequency};
 use trinity_silicon::die::{Constants, Error, Sm, Wafer};
 use trinity_sim::die::{Die, MatrixRates, Roofline};
 
@@ -20,17 +21,14 @@ settable! {
     LinksFile { kind, count, bandwidth }
 }
 
-values! { GpuModelName, Frequency }
-
-/// What a GPU is modelled by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum GpuModelName {
-    /// Stated rates and efficiency curves.
-    Totals,
-    /// Its parts: rates, area and power follow, kernels see every cache level.
-    Parts,
+names! {
+    /// What a GPU is modelled by.
+    GpuModelName {
+        /// Stated rates and efficiency curves.
+        Totals,
+        /// Its parts: rates, area and power follow, kernels see every cache level.
+        Parts,
+    }
 }
 
 /// A GPU by its parts.
@@ -38,18 +36,14 @@ pub enum GpuModelName {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PartsFile {
     /// Process, such as `7nm` or `4n`.
-    #[schemars(with = "Cited<String>")]
     pub process: String,
     /// Dies in the package, which share all parts out evenly; one where it is not said.
     #[serde(default = "one")]
-    #[schemars(with = "Cited<u32>")]
     pub dies: u32,
     /// SMs or CUs that work.
-    #[schemars(with = "Cited<u32>")]
     pub sms: u32,
     /// Built, and fused off.
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub spare_sms: u32,
     /// Boost clock, which vector rates are stated at.
     pub clock: Frequency,
@@ -63,11 +57,9 @@ pub struct PartsFile {
     pub memory: MemoryFile,
     pub links: Option<LinksFile>,
     #[serde(default = "sixteen")]
-    #[schemars(with = "Cited<u32>")]
     pub pcie_lanes: u32,
     /// NVDEC and NVENC engines.
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub engines: u32,
     /// What wafers cost: yield and the cost of a good die and of a package are then told.
     pub wafer: Option<WaferFile>,
@@ -78,9 +70,7 @@ pub struct PartsFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WaferFile {
     /// Its price.
-    #[schemars(with = "Cited<f64>")]
     pub usd: f64,
-    #[schemars(with = "Cited<f64>")]
     pub defects_per_cm2: f64,
 }
 
@@ -92,26 +82,19 @@ fn sixteen() -> u32 {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SmFile {
-    #[schemars(with = "Cited<u32>")]
     pub fp32_lanes: u32,
-    #[schemars(with = "Cited<u32>")]
     pub fp64_lanes: u32,
     /// FP16 multiply-adds of the matrix units in a clock, as built.
-    #[schemars(with = "Cited<u32>")]
     pub matrix_fma: u32,
     /// FLOPs of the matrix units in a clock, FP32 or TF32.
-    #[schemars(with = "Cited<u32>")]
     pub matrix_fp32: u32,
     /// FP16 with FP32 accumulation.
-    #[schemars(with = "Cited<u32>")]
     pub matrix_fp16: u32,
     /// FP8, where the matrix units have it.
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub matrix_fp8: u32,
     /// Exponentials in a clock.
     #[serde(default = "sixteen")]
-    #[schemars(with = "Cited<u32>")]
     pub special: u32,
     /// Register file.
     pub registers: DataSize,
@@ -119,11 +102,9 @@ pub struct SmFile {
     pub shared: DataSize,
     /// SMs that share what one of them loads.
     #[serde(default = "one")]
-    #[schemars(with = "Cited<u32>")]
     pub sharing_loads: u32,
     /// Ray tracing, rasterizers and ROPs come with it.
     #[serde(default)]
-    #[schemars(with = "Cited<bool>")]
     pub graphics: bool,
 }
 
@@ -139,7 +120,6 @@ pub struct L2File {
     #[serde(default)]
     pub spare: DataSize,
     /// All slices together.
-    #[schemars(with = "Cited<u32>")]
     pub bytes_per_clock: u32,
 }
 
@@ -148,13 +128,10 @@ pub struct L2File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MemoryFile {
     /// Such as `hbm3` or `gddr6`.
-    #[schemars(with = "Cited<String>")]
     pub kind: String,
     /// HBM stacks, or 32-bit channels.
-    #[schemars(with = "Cited<u32>")]
     pub count: u32,
     #[serde(default)]
-    #[schemars(with = "Cited<u32>")]
     pub spare: u32,
     /// Of one pin.
     pub rate: DataRate,
@@ -167,20 +144,15 @@ pub struct MemoryFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinksFile {
     /// Such as `nvlink4`.
-    #[schemars(with = "Cited<String>")]
     pub kind: String,
-    #[schemars(with = "Cited<u32>")]
     pub count: u32,
     /// One link, one direction.
     pub bandwidth: DataRate,
 }
 
 impl PartsFile {
-    /// The model's view, under a power limit.
-    ///
-    /// # Errors
-    ///
-    /// Where there are no data for the process, the memory or the links.
+    /// The model's view, under a power limit. Fails where there are no data for
+    /// the process, the memory or the links.
     pub fn resolve(&self, power_limit_w: f64) -> Result<Die, Error> {
         let constants = Constants::committed()?;
         let link = self.links.as_ref();
@@ -233,34 +205,27 @@ impl PartsFile {
         Ok(die)
     }
 
-    /// Complains about parts that no die can be made of; `at` leads to this table.
-    ///
-    /// # Errors
-    ///
-    /// Where a count or size is none, or there are no data for it.
-    pub fn check_at(&self, document: &Document, at: &str, power_w: f64) -> Result<Die, Diagnostic> {
-        super::bounds::positive(
-            document,
-            at,
-            &[
-                ("dies", f64::from(self.dies)),
-                ("wafer.usd", self.wafer.as_ref().map_or(1.0, |wafer| wafer.usd)),
-                ("wafer.defects-per-cm2", self.wafer.as_ref().map_or(1.0, |wafer| wafer.defects_per_cm2)),
-                ("sms", f64::from(self.sms)),
-                ("clock", self.clock.hz()),
-                ("nominal-clock", self.nominal_clock.unwrap_or(self.clock).hz()),
-                ("sm.fp32-lanes", f64::from(self.sm.fp32_lanes)),
-                ("sm.matrix-fp16", f64::from(self.sm.matrix_fp16)),
-                ("sm.registers", self.sm.registers.bytes()),
-                ("sm.shared", self.sm.shared.bytes()),
-                ("sm.special", f64::from(self.sm.special)),
-                ("l2.size", self.l2.size.bytes()),
-                ("l2.bytes-per-clock", f64::from(self.l2.bytes_per_clock)),
-                ("memory.count", f64::from(self.memory.count)),
-                ("memory.rate", self.memory.rate.bit_per_s()),
-                ("memory.capacity", self.memory.capacity.bytes()),
-            ],
-        )?;
+    /// Complains about parts that no die can be made of. Fails where a count or
+    /// size is none, or there are no data for it.
+    pub fn check_at(&self, at: &At<'_>, power_w: f64) -> Result<Die, Diagnostic> {
+        at.positive(&[
+            ("dies", f64::from(self.dies)),
+            ("wafer.usd", self.wafer.as_ref().map_or(1.0, |wafer| wafer.usd)),
+            ("wafer.defects-per-cm2", self.wafer.as_ref().map_or(1.0, |wafer| wafer.defects_per_cm2)),
+            ("sms", f64::from(self.sms)),
+            ("clock", self.clock.hz()),
+            ("nominal-clock", self.nominal_clock.unwrap_or(self.clock).hz()),
+            ("sm.fp32-lanes", f64::from(self.sm.fp32_lanes)),
+            ("sm.matrix-fp16", f64::from(self.sm.matrix_fp16)),
+            ("sm.registers", self.sm.registers.bytes()),
+            ("sm.shared", self.sm.shared.bytes()),
+            ("sm.special", f64::from(self.sm.special)),
+            ("l2.size", self.l2.size.bytes()),
+            ("l2.bytes-per-clock", f64::from(self.l2.bytes_per_clock)),
+            ("memory.count", f64::from(self.memory.count)),
+            ("memory.rate", self.memory.rate.bit_per_s()),
+            ("memory.capacity", self.memory.capacity.bytes()),
+        ])?;
         self.resolve(power_w).map_err(|error| {
             let key = match error {
                 Error::Process { .. } => "process",
@@ -268,24 +233,22 @@ impl PartsFile {
                 Error::Link { .. } => "links.kind",
                 _ => "sms",
             };
-            document.complain(&format!("{at}{key}"), &Complaint::new(error))
+            at.complain(key, &Complaint::new(error))
         })
     }
 
-    /// Complains about a die that no reticle holds, or with more PHYs than edge.
-    pub(super) fn check_buildable(&self, document: &Document, at: &str, die: &Die) -> Result<(), Diagnostic> {
+    /// Complains about a die that no reticle holds, or with more PHYs than edge; `at` is the GPU's table.
+    pub(super) fn check_buildable(&self, at: &At<'_>, die: &Die) -> Result<(), Diagnostic> {
         let Err(error) = die.buildable(0.0) else { return Ok(()) };
         let (key, help) = match error {
-            Error::Shoreline { .. } => ("memory.count", "fewer stacks, channels or links, or a larger die"),
-            Error::Clock { .. } => ("clock", "a lower clock, or a process with faster transistors"),
-            Error::Power { .. } => {
-                let path = format!("{}power", at.strip_suffix("parts.").unwrap_or(at));
-                let help = "a higher limit, or a smaller die, which leaks less";
-                return Err(document.complain(&path, &Complaint::new(error).help(help)));
+            Error::Shoreline { .. } => {
+                ("parts.memory.count", "fewer stacks, channels or links, or a larger die")
             }
-            _ => ("sms", "fewer SMs, less L2, fewer stacks, or a denser process"),
+            Error::Clock { .. } => ("parts.clock", "a lower clock, or a process with faster transistors"),
+            Error::Power { .. } => ("power", "a higher limit, or a smaller die, which leaks less"),
+            _ => ("parts.sms", "fewer SMs, less L2, fewer stacks, or a denser process"),
         };
-        Err(document.complain(&format!("{at}{key}"), &Complaint::new(error).help(help)))
+        Err(at.complain(key, &Complaint::new(error).help(help)))
     }
 }
 

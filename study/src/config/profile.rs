@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 
 /// A codec's profile, which says what its encoder may choose from.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -10,10 +10,7 @@ use trinity_config::{Checked, Complaint, Diagnostic, Document};
 pub struct ProfileFile(pub trinity_codec::Profile);
 
 impl Checked for ProfileFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        match self.0.candidates() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(document.complain("stages", &Complaint::new(error))),
-        }
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        self.0.candidates().map(drop).map_err(|error| at.complain("stages", &Complaint::new(error)))
     }
 }

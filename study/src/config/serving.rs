@@ -4,10 +4,11 @@
 //! this table says how many engines there are, how they share the work, and
 //! what the service owes. Nothing here computes.
 
-use super::setter::{settable, values};
+use super::names::names;
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Cited, Complaint, Diagnostic, Document, Duration, Fraction};
+use trinity_config::{At, Diagnostic, Duration, Fraction};
 use trinity_sim::serving::{BOUND, Batching, Length, Lengths, Objectives, Pools, Service};
 use trinity_sim::sweep::Point;
 
@@ -16,28 +17,22 @@ settable! {
     LengthsFile { distribution, tokens, least, most, mean, median, sigma }
 }
 
-values! { DistributionName }
-
 /// A service under load.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServingFile {
     /// Requests a second that arrive; a trace has a rate of its own, which this replaces.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub rate: Option<f64>,
     /// How many requests a run begins with; all of a trace where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub requests: Option<u32>,
     /// How many requests a run has at most, however unsure it is.
     #[serde(default = "usual_most")]
-    #[schemars(with = "Cited<u32>")]
     pub most_requests: u32,
     /// Runs go on until rates are known within this share, up and down (95 %).
     #[serde(default = "usual_bound")]
     pub bound: Fraction,
     /// Which requests are drawn.
     #[serde(default = "one")]
-    #[schemars(with = "Cited<u32>")]
     pub seed: u32,
     /// Tokens of a prompt.
     pub prompt: Option<LengthsFile>,
@@ -45,24 +40,18 @@ pub struct ServingFile {
     pub output: Option<LengthsFile>,
     /// Instead of distributions: a CSV of `arrival_s,prompt_tokens,output_tokens`,
     /// found from the folder of the file that names it.
-    #[schemars(with = "Option<Cited<String>>")]
     pub trace: Option<String>,
     /// GPUs of the whole service; an engine takes as many as the job's parallelism says.
-    #[schemars(with = "Cited<u32>")]
     pub gpus: u32,
     /// GPUs that read prompts while the others decode; all do both where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub prefill_gpus: Option<u32>,
     /// Bits per cached value on the wire between the two pools; as stored where it is not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub transfer_bits: Option<f64>,
     /// Prompt tokens that a decoding step takes along; prompts run in steps of
     /// their own, and first, where it is not said.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub chunk: Option<u32>,
     /// Sequences an engine decodes together at most.
     #[serde(default = "usual_batch")]
-    #[schemars(with = "Cited<u32>")]
     pub max_batch: u32,
     /// Share of an answer's cache that is kept free when a request is admitted.
     /// Below 1, who came last is thrown out where caches no longer fit, and is read anew.
@@ -76,7 +65,6 @@ pub struct ServingFile {
     /// What is promised: 99th percentile over requests of the time between tokens.
     pub tpot_p99: Duration,
     /// What a GPU costs for an hour.
-    #[schemars(with = "Cited<f64>")]
     pub usd_per_gpu_hour: f64,
 }
 
@@ -105,37 +93,24 @@ fn usual_batch() -> u32 {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LengthsFile {
-    #[schemars(with = "Cited<DistributionName>")]
     pub distribution: DistributionName,
     /// Of `fixed`.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub tokens: Option<u32>,
     /// Of `uniform`.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub least: Option<u32>,
     /// Of `uniform` and `log-normal`: what the service takes at most.
-    #[schemars(with = "Option<Cited<u32>>")]
     pub most: Option<u32>,
     /// Of `exponential`.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub mean: Option<f64>,
     /// Of `log-normal`.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub median: Option<f64>,
     /// Of `log-normal`: standard deviation of the logarithm.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub sigma: Option<f64>,
 }
 
-/// How lengths are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum DistributionName {
-    Fixed,
-    Uniform,
-    Exponential,
-    LogNormal,
+names! {
+    /// How lengths are spread.
+    DistributionName { Fixed, Uniform, Exponential, LogNormal }
 }
 
 impl LengthsFile {
@@ -164,17 +139,15 @@ impl LengthsFile {
         }
     }
 
-    fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        self.resolve().map(drop).map_err(|missing| {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        self.resolve().map(drop).or_else(|missing| {
             let name = match self.distribution {
                 DistributionName::Fixed => "fixed",
                 DistributionName::Uniform => "uniform",
                 DistributionName::Exponential => "exponential",
                 DistributionName::LogNormal => "log-normal",
             };
-            let complaint =
-                Complaint::new(format_args!("`{name}` lengths need another number")).expected(missing);
-            document.complain(at, &complaint)
+            at.refuse("", format_args!("`{name}` lengths need another number"), missing)
         })
     }
 }
@@ -190,11 +163,8 @@ impl ServingFile {
         Length { first, most: self.most_requests as usize, bound: self.bound.get() }
     }
 
-    /// The service on engines like `point`.
-    ///
-    /// # Errors
-    ///
-    /// Where GPUs do not make whole engines: the field, and what is wrong.
+    /// The service on engines like `point`. Fails where GPUs do not make whole
+    /// engines: the field, and what is wrong.
     pub fn service(&self, point: &Point) -> Result<Service, (&'static str, String)> {
         let each = point.cluster.gpus.max(1);
         let engines = |key: &'static str, gpus: u32| {
@@ -229,35 +199,22 @@ impl ServingFile {
         })
     }
 
-    /// Complains about what no field shows alone; `at` leads to this table.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
-        let complain = |key: &str, complaint: Complaint| {
-            Err::<(), _>(document.complain(&format!("{at}{key}"), &complaint))
-        };
+    /// Complains about what no field shows alone.
+    pub(super) fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let requests = match (&self.trace, &self.prompt, &self.output, self.rate) {
             (Some(_), None, None, _) | (None, Some(_), Some(_), Some(_)) => Ok(()),
-            (Some(_), ..) => complain(
-                "trace",
-                Complaint::new("a trace, and lengths to draw")
-                    .expected("either `trace`, or `prompt` and `output`"),
-            ),
-            (None, ..) => complain(
-                "",
-                Complaint::new("no requests").expected("`rate`, `prompt` and `output`, or a `trace`"),
-            ),
+            (Some(_), ..) => {
+                at.refuse("trace", "a trace, and lengths to draw", "either `trace`, or `prompt` and `output`")
+            }
+            (None, ..) => at.refuse("", "no requests", "`rate`, `prompt` and `output`, or a `trace`"),
         };
         let lengths = [("prompt", &self.prompt), ("output", &self.output)];
-        let lengths = lengths
-            .into_iter()
-            .filter_map(|(key, lengths)| Some(lengths.as_ref()?.check_at(document, &format!("{at}{key}"))));
-        let transfer = match (self.transfer_bits, self.prefill_gpus) {
-            (Some(_), None) => complain(
-                "transfer-bits",
-                Complaint::new("nothing is sent between pools")
-                    .expected("`prefill-gpus`, or no `transfer-bits`"),
-            ),
-            _ => Ok(()),
-        };
+        let lengths = lengths.into_iter();
+        let lengths = lengths.filter_map(|(key, own)| Some(own.as_ref()?.check_at(&at.table(key))));
+        let unsent = (self.transfer_bits.is_some() && self.prefill_gpus.is_none()).then(|| {
+            let expected = "`prefill-gpus`, or no `transfer-bits`";
+            at.refuse("transfer-bits", "nothing is sent between pools", expected)
+        });
         let counts = [
             ("requests", self.requests),
             ("most-requests", Some(self.most_requests)),
@@ -265,11 +222,10 @@ impl ServingFile {
             ("chunk", self.chunk),
         ];
         let counts = counts.into_iter().map(|(key, count)| match count {
-            Some(0) => complain(key, Complaint::new(format_args!("`{key}` is 0")).expected("at least 1")),
-            Some(count) if count > MOST => complain(
-                key,
-                Complaint::new(format_args!("`{key}` is {count}")).expected(format_args!("at most {MOST}")),
-            ),
+            Some(0) => at.refuse(key, format_args!("`{key}` is 0"), "at least 1"),
+            Some(count) if count > MOST => {
+                at.refuse(key, format_args!("`{key}` is {count}"), format_args!("at most {MOST}"))
+            }
             _ => Ok(()),
         });
         let numbers = [
@@ -279,19 +235,13 @@ impl ServingFile {
             ("ttft-p99", self.ttft_p99.s()),
             ("tpot-p99", self.tpot_p99.s()),
         ];
-        let hits = if self.prefix_hits.get() < 1.0 {
-            Ok(())
-        } else {
-            complain("prefix-hits", Complaint::new("every prompt is cached whole").expected("less than 1"))
-        };
-        let bound = match self.bound.get() {
-            bound if bound > 0.0 && bound < 1.0 => Ok(()),
-            _ => {
-                complain("bound", Complaint::new("no run is that sure").expected("more than 0, less than 1"))
-            }
-        };
-        let rest = [requests, transfer, hits, bound, super::bounds::positive(document, at, &numbers)];
-        Diagnostic::gather(rest.into_iter().chain(lengths).chain(counts))
+        let cached = (self.prefix_hits.get() >= 1.0)
+            .then(|| at.refuse("prefix-hits", "every prompt is cached whole", "less than 1"));
+        let bound = self.bound.get();
+        let unsure = (!(bound > 0.0 && bound < 1.0))
+            .then(|| at.refuse("bound", "no run is that sure", "more than 0, less than 1"));
+        let rest = [Some(requests), unsent, cached, unsure, Some(at.positive(&numbers))];
+        Diagnostic::gather(rest.into_iter().flatten().chain(lengths).chain(counts))
     }
 }
 

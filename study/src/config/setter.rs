@@ -9,8 +9,8 @@
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use trinity_config::{
-    Area, DataRate, DataSize, Diagnostic, Duration, EnergyPerBit, FlopRate, Fraction, Fragment, Place, Power,
-    Ratio,
+    Area, DataRate, DataSize, Diagnostic, Duration, EnergyPerBit, FlopRate, Fraction, Fragment, Frequency,
+    Place, Power, Ratio,
 };
 
 /// A key and where it was written.
@@ -21,11 +21,8 @@ pub type Setter<T> = Box<dyn Fn(&mut T, Fragment<'_>) -> Result<(), Diagnostic> 
 
 /// A type whose parts can be set by the keys of its file.
 pub trait Settable: Sized + 'static {
-    /// The setter of what `keys` lead to.
-    ///
-    /// # Errors
-    ///
-    /// Where the keys lead nowhere, pointing at the first that does not.
+    /// The setter of what `keys` lead to. Fails where the keys lead nowhere,
+    /// pointing at the first that does not.
     fn setter(keys: &[Key]) -> Result<Setter<Self>, Diagnostic>;
 }
 
@@ -99,8 +96,8 @@ macro_rules! values {
 pub(super) use values;
 
 values! {
-    bool, u8, u32, f64, String, Area, DataRate, DataSize, Duration, EnergyPerBit, FlopRate, Fraction, Power,
-    Ratio, (f64, f64),
+    bool, u8, u32, f64, String, Area, DataRate, DataSize, Duration, EnergyPerBit, FlopRate, Fraction, Frequency,
+    Power, Ratio, (f64, f64),
 }
 
 /// What is not there yet is read whole; what is there is set in part.

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use trinity_config::{Checked, Complaint, Diagnostic, Document, Kind};
+use trinity_config::{At, Checked, Diagnostic, Document, Kind};
 use trinity_sim::collective::Algorithm;
 use trinity_sim::{ByFormat, Cluster, Curve, Overlap, Software};
 
@@ -31,7 +31,7 @@ macro_rules! constants {
         #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
         pub struct $name {
-            $($(#[$field_doc])* #[schemars(with = "trinity_config::Cited<f64>")] pub $field: f64,)*
+            $($(#[$field_doc])* pub $field: f64,)*
         }
 
         impl Default for $name {
@@ -166,38 +166,32 @@ pub struct Calibration {
 }
 
 impl Checked for Calibration {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let mut gpu = self.gpu;
-        for &(name, low, high) in GpuConstants::RANGES {
-            in_range(document, "gpu", name, gpu.get_mut(name), low, high)?;
+        let table = at.table("gpu");
+        for range in GpuConstants::RANGES {
+            in_range(&table, range, gpu.get_mut(range.0))?;
         }
         for (cluster, constants) in &self.clusters {
             let mut constants = *constants;
-            for &(name, low, high) in ClusterConstants::RANGES {
-                let table = format!("clusters.{cluster}");
-                in_range(document, &table, name, constants.get_mut(name), low, high)?;
+            let table = at.table(format_args!("clusters.{cluster}"));
+            for range in ClusterConstants::RANGES {
+                in_range(&table, range, constants.get_mut(range.0))?;
             }
         }
         Ok(())
     }
 }
 
-fn in_range(
-    document: &Document,
-    table: &str,
-    name: &str,
-    value: Option<&mut f64>,
-    low: f64,
-    high: f64,
-) -> Result<(), Diagnostic> {
+fn in_range(at: &At<'_>, range: &(&str, f64, f64), value: Option<&mut f64>) -> Result<(), Diagnostic> {
+    let &(name, low, high) = range;
     match value {
-        Some(value) if *value >= low && *value <= high => Ok(()),
-        _ => {
-            let path = format!("{table}.{}", name.replace('_', "-"));
-            let complaint =
-                Complaint::new("the constant is out of its range").expected(format!("{low} to {high}"));
-            Err(document.complain(&path, &complaint))
-        }
+        Some(value) if (low..=high).contains(value) => Ok(()),
+        _ => at.refuse(
+            name.replace('_', "-"),
+            "the constant is out of its range",
+            format_args!("{low} to {high}"),
+        ),
     }
 }
 
@@ -218,11 +212,7 @@ impl Calibrations {
 
     /// The built-in ones, changed by `assignments` such as
     /// `a100.gpu.gemm-efficiency=0.7`; an assignment that names none of them has
-    /// no effect.
-    ///
-    /// # Errors
-    ///
-    /// When an assignment does not fit.
+    /// no effect. Fails when an assignment does not fit.
     pub fn load(assignments: &[String]) -> Result<Self, Diagnostic> {
         let mut by_name = BTreeMap::new();
         for name in BUILT_IN {
@@ -242,6 +232,15 @@ impl Calibrations {
     /// The calibration of that name.
     pub fn of(&self, name: &str) -> Option<&Calibration> {
         self.by_name.get(name)
+    }
+
+    /// Refuses a name of no built-in calibration; `known` are those there are.
+    pub(super) fn check(name: &str, at: &At<'_>, known: &str) -> Result<(), Diagnostic> {
+        if Self::built_in().of(name).is_some() {
+            return Ok(());
+        }
+        let what = format_args!("there is no calibration `{name}`");
+        at.refuse("calibration", what, format_args!("one of {known}"))
     }
 
     /// The constant at a path such as `a100.gpu.gemm_efficiency` or

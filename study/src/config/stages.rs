@@ -1,30 +1,37 @@
 //! Encoders in files as lists of stages: leave one out, or put several side by
 //! side, and area, power and throughput follow.
 
-use super::setter::{settable, values};
+use super::names::{choices, names};
+use super::setter::settable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use trinity_config::{Cited, Complaint, Diagnostic, Document};
+use trinity_config::{At, Diagnostic};
 use trinity_silicon::stages::{Design, Stage, StageCount, Technology, XK264, XK265, reconcile};
 use trinity_silicon::table3::{self, THROUGHPUT_GBPS, Table3Row};
 use trinity_silicon::{Cost, InstanceRate};
-
-values!(DesignName, RateName, ScaleName);
 
 settable! {
     StagesFile { design, instance, instances, without, copies, scale }
 }
 
-/// The open RTL whose stages were counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum DesignName {
-    /// H.264 Baseline encoder.
-    Xk264,
-    /// H.265 encoder, the stages that were synthesized.
-    Xk265,
+names! {
+    /// The open RTL whose stages were counted.
+    DesignName {
+        /// H.264 Baseline encoder.
+        Xk264,
+        /// H.265 encoder, the stages that were synthesized.
+        Xk265,
+    }
+
+    /// Whose areas and powers count.
+    ScaleName {
+        /// Gates and bits as synthesized.
+        AsCounted,
+        /// Scaled so that the whole design is its row of Table 3.
+        #[serde(rename = "table-3")]
+        Table3,
+    }
 }
 
 impl DesignName {
@@ -43,77 +50,41 @@ impl DesignName {
     }
 }
 
-/// What one instance delivers with every stage once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum RateName {
-    /// 4K60 with 4:2:0 chroma, as the paper counts.
-    #[serde(rename = "4k60")]
-    #[schemars(rename = "4k60")]
-    Paper4k60,
-    /// The same, only luma carrying tensor values.
-    #[serde(rename = "4k60-luma")]
-    #[schemars(rename = "4k60-luma")]
-    Luma4k60,
-    /// What xk264's own page says.
-    #[serde(rename = "xk264-1080p60")]
-    #[schemars(rename = "xk264-1080p60")]
-    Xk2641080p60,
-    /// What xk265's own page says.
-    #[serde(rename = "xk265-4k30")]
-    #[schemars(rename = "xk265-4k30")]
-    Xk2654k30,
-    #[serde(rename = "1080p60-luma")]
-    #[schemars(rename = "1080p60-luma")]
-    Luma1080p60,
-}
-
-impl RateName {
-    fn resolve(self) -> InstanceRate {
-        match self {
-            Self::Paper4k60 => InstanceRate::Paper4k60,
-            Self::Luma4k60 => InstanceRate::Luma4k60,
-            Self::Xk2641080p60 => InstanceRate::Xk2641080p60,
-            Self::Xk2654k30 => InstanceRate::Xk2654k30,
-            Self::Luma1080p60 => InstanceRate::Luma1080p60,
-        }
+choices! {
+    /// What one instance delivers with every stage once.
+    RateName => InstanceRate {
+        /// 4K60 with 4:2:0 chroma, as the paper counts.
+        #[serde(rename = "4k60")]
+        Paper4k60,
+        /// The same, only luma carrying tensor values.
+        #[serde(rename = "4k60-luma")]
+        Luma4k60,
+        /// What xk264's own page says.
+        #[serde(rename = "xk264-1080p60")]
+        Xk2641080p60,
+        /// What xk265's own page says.
+        #[serde(rename = "xk265-4k30")]
+        Xk2654k30,
+        #[serde(rename = "1080p60-luma")]
+        Luma1080p60,
     }
-}
-
-/// Whose areas and powers count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum ScaleName {
-    /// Gates and bits as synthesized.
-    AsCounted,
-    /// Scaled so that the whole design is its row of Table 3.
-    #[serde(rename = "table-3")]
-    #[schemars(rename = "table-3")]
-    Table3,
 }
 
 /// An encoder made of stages.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StagesFile {
-    #[schemars(with = "Cited<DesignName>")]
     pub design: DesignName,
-    #[schemars(with = "Cited<RateName>")]
     pub instance: RateName,
     /// Instances side by side; as many as give 100 Gbit/s where it is not said.
-    #[schemars(with = "Option<Cited<f64>>")]
     pub instances: Option<f64>,
     /// Stages left out.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub without: Vec<String>,
     /// Copies of a stage in each instance; one where it is not said. The stage
     /// with fewest sets the pace.
     #[serde(default)]
     pub copies: BTreeMap<String, f64>,
-    #[schemars(with = "Cited<ScaleName>")]
     pub scale: ScaleName,
 }
 
@@ -147,39 +118,25 @@ impl StagesFile {
     }
 
     /// Complains about stages that the design lacks and counts that cannot be.
-    pub(super) fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    pub(super) fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let known = |name: &str| {
             Stage::named(name).is_some_and(|stage| self.design.stages().iter().any(|s| s.stage == stage))
         };
-        let names = || {
-            let names: Vec<String> = self
-                .design
-                .stages()
-                .iter()
-                .map(|s| s.stage.name().to_lowercase().replace(' ', "-"))
-                .collect();
-            names.join(", ")
-        };
-        let unknown = |path: String, name: &str| {
-            let complaint = Complaint::new(format_args!("the design has no stage `{name}`"))
-                .expected(format_args!("one of: {}", names()));
-            Err(document.complain(&path, &complaint))
+        let stages = self.design.stages().iter();
+        let names: Vec<String> = stages.map(|s| s.stage.name().to_lowercase().replace(' ', "-")).collect();
+        let unknown = |key: String, name: &str| {
+            let what = format_args!("the design has no stage `{name}`");
+            at.refuse(key, what, format_args!("one of: {}", names.join(", ")))
         };
         let without = self.without.iter().enumerate().filter(|(_, name)| !known(name));
-        let without = without.map(|(k, name)| unknown(format!("{at}without.{k}"), name));
-        let copies = self.copies.iter().map(|(name, &copies)| {
-            if known(name) {
-                super::bounds::positive(document, at, &[(&format!("copies.{name}"), copies)])
-            } else {
-                unknown(format!("{at}copies.{name}"), name)
-            }
+        let without = without.map(|(k, name)| unknown(format!("without.{k}"), name));
+        let copies = self.copies.iter().map(|(name, &copies)| match format!("copies.{name}") {
+            key if known(name) => at.positive(&[(key, copies)]),
+            key => unknown(key, name),
         });
-        let nothing = (self.without.len() >= self.design.stages().len()).then(|| {
-            let complaint = Complaint::new("nothing is left of the design").expected("at least one stage");
-            Err(document.complain(&format!("{at}without"), &complaint))
-        });
-        let instances =
-            super::bounds::positive(document, at, &[("instances", self.instances.unwrap_or(1.0))]);
+        let nothing = (self.without.len() >= self.design.stages().len())
+            .then(|| at.refuse("without", "nothing is left of the design", "at least one stage"));
+        let instances = at.positive(&[("instances", self.instances.unwrap_or(1.0))]);
         Diagnostic::gather(without.chain(copies).chain(nothing).chain([instances]))
     }
 }

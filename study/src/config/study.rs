@@ -8,7 +8,7 @@ use super::setter::settable;
 use super::software::Calibrations;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Complaint, Diagnostic};
 use trinity_sim::sweep::Point;
 use trinity_sim::{Cluster, Job, Math, Overlap, Phase};
 
@@ -47,9 +47,7 @@ impl StudyFile {
         }
         (cluster, job)
     }
-}
 
-impl StudyFile {
     /// Name of the calibration that answers; none where a job does not train.
     pub fn calibration(&self) -> Option<&str> {
         let training = self.job.phase.resolve() == Phase::Training;
@@ -70,22 +68,13 @@ impl StudyFile {
         point.settle();
         point
     }
-}
 
-impl Checked for StudyFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.check_at(document, "")
-    }
-}
-
-impl StudyFile {
     /// A layout can be chosen where the GPUs are counted and a step is timed.
-    fn check_choice(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+    fn check_choice(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         if !self.job.search().cuts() {
             return Ok(());
         }
-        let complain =
-            |complaint: Complaint| Err(document.complain(&format!("{at}job.parallelism"), &complaint));
+        let complain = |complaint: Complaint| Err(at.complain("job.parallelism", &complaint));
         if self.cluster.gpus.is_none() {
             return complain(
                 Complaint::new("the best parallelism of how many GPUs?")
@@ -102,17 +91,17 @@ impl StudyFile {
         }
         Ok(())
     }
+}
 
-    /// Complains about what no field shows alone; `at` leads to this table.
-    pub fn check_at(&self, document: &Document, at: &str) -> Result<(), Diagnostic> {
+impl Checked for StudyFile {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
+        let cluster = at.table("cluster");
         Diagnostic::gather([
-            self.check_choice(document, at),
-            self.cluster.check_site(document, &format!("{at}cluster."), self.job.framework.as_ref()),
-            self.cluster.check_at(document, &format!("{at}cluster.")),
-            self.job.check_at(document, &format!("{at}job.")),
-            self.serving
-                .as_ref()
-                .map_or(Ok(()), |serving| serving.check_at(document, &format!("{at}serving."))),
+            self.check_choice(at),
+            self.cluster.check_site(&cluster, self.job.framework.as_ref()),
+            self.cluster.check_members(&cluster),
+            self.job.check_at(&at.table("job")),
+            self.serving.as_ref().map_or(Ok(()), |serving| serving.check_at(&at.table("serving"))),
         ])
     }
 }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use trinity_config::{Area, Checked, Cited, Complaint, Diagnostic, Document, Ratio};
+use trinity_config::{Area, At, Checked, Complaint, Diagnostic, Document, Ratio};
 use trinity_sim::sweep::{
     Axis, Constraint, Direction, Metric, Objective, Point, Question, Scenario, Space, SweepPlan,
 };
@@ -23,7 +23,6 @@ use trinity_sim::sweep::{
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SweepFile {
     /// What the sweep asks, for reports.
-    #[schemars(with = "Cited<String>")]
     pub title: String,
     pub study: StudyFile,
     /// Alternatives that are compared; each has a front of its own.
@@ -31,15 +30,12 @@ pub struct SweepFile {
     pub axes: Vec<AxisFile>,
     /// `min METRIC` or `max METRIC`.
     #[serde(default = "usual_objectives")]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub objectives: Vec<String>,
     /// `METRIC <= NUMBER` or `METRIC >= NUMBER`.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub constraints: Vec<String>,
     /// What the best points are listed by.
     #[serde(default = "usual_rank")]
-    #[schemars(with = "Cited<String>")]
     pub rank_by: String,
     /// The silicon there is: best points are looked for within it, and a
     /// headline's own gives way to it.
@@ -72,18 +68,14 @@ pub struct Seen {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ScenarioFile {
-    #[schemars(with = "Cited<String>")]
     pub name: String,
     /// What it changes in the study: `path=value`, as on the command line.
     #[serde(default)]
-    #[schemars(with = "Cited<Vec<String>>")]
     pub set: Vec<String>,
     /// A training run that says the bits per value sent: a name of the recording in
     /// validation/data/training, `TABLE.csv#NAME`, or the summary.json of a run, seen from this file.
-    #[schemars(with = "Option<Cited<String>>")]
     pub trained: Option<String>,
     /// A training run that says how fast its loop coded, named likewise.
-    #[schemars(with = "Option<Cited<String>>")]
     pub timed: Option<String>,
     /// What was measured, in place of what was configured.
     #[serde(skip)]
@@ -95,7 +87,6 @@ pub struct ScenarioFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AxisFile {
     /// Such as `job.parallelism.data` or `cluster.gpu.extends`.
-    #[schemars(with = "Cited<String>")]
     pub path: String,
     /// A list of values.
     pub values: Option<Vec<Scalar>>,
@@ -104,10 +95,8 @@ pub struct AxisFile {
     /// Numbers at equal ratios.
     pub log_range: Option<LogRangeFile>,
     /// Appended to each number of a range, such as `Gbit/s`.
-    #[schemars(with = "Option<Cited<String>>")]
     pub unit: Option<String>,
     /// Only in these scenarios; in all where it is not said.
-    #[schemars(with = "Option<Cited<Vec<String>>>")]
     pub only: Option<Vec<String>>,
 }
 
@@ -134,10 +123,8 @@ pub struct LogRangeFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HeadlineFile {
     /// The scenario that the others are compared with.
-    #[schemars(with = "Cited<String>")]
     pub baseline: String,
     /// The scenario of the headline.
-    #[schemars(with = "Cited<String>")]
     pub candidate: String,
     /// Area at which speed is compared.
     pub budget: Area,
@@ -155,13 +142,10 @@ pub struct HeadlineFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CrossoverFile {
     /// What is asked, in words.
-    #[schemars(with = "Cited<String>")]
     pub name: String,
     /// The path of an axis that all of them have.
-    #[schemars(with = "Cited<String>")]
     pub along: String,
     /// Names of the scenarios; the first is what others are held against.
-    #[schemars(with = "Cited<Vec<String>>")]
     pub scenarios: Vec<String>,
 }
 
@@ -170,9 +154,7 @@ pub struct CrossoverFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AssumptionFile {
     /// What is assumed, in words.
-    #[schemars(with = "Cited<String>")]
     pub name: String,
-    #[schemars(with = "Cited<String>")]
     pub path: String,
     pub low: Scalar,
     pub high: Scalar,
@@ -296,11 +278,8 @@ impl SweepFile {
         self.study.point()
     }
 
-    /// Everything that the sweep evaluates.
-    ///
-    /// # Errors
-    ///
-    /// Where an axis, a scenario or an objective is nonsense, pointing at it.
+    /// Everything that the sweep evaluates. Fails where an axis, a scenario or
+    /// an objective is nonsense, pointing at it.
     pub fn plan(&self, document: &Document, top: usize) -> Result<SweepPlan, Diagnostic> {
         let (mut scenarios, mut mistakes) = (Vec::new(), Vec::new());
         for at in 0..self.scenarios.len() {
@@ -314,12 +293,11 @@ impl SweepFile {
                 }),
             }
         }
-        let objectives = self.objectives(document);
-        let constraints = self.constraints(document);
-        let rank_by = Objective::parse(&self.rank_by).ok_or_else(|| objective_complaint(document, "rank-by"));
-        let space = Space::new(scenarios).ok_or_else(|| {
-            document.complain("axes", &Complaint::new("more than 2^64 points").expected("fewer values"))
-        });
+        let at = &document.whole();
+        let (objectives, constraints) = (self.objectives(at), self.constraints(at));
+        let rank_by = objective(&self.rank_by, at, "rank-by");
+        let space = Space::new(scenarios)
+            .map_or_else(|| at.refuse("axes", "more than 2^64 points", "fewer values"), Ok);
         match (space, objectives, constraints, rank_by) {
             (Ok(space), Ok(objectives), Ok(constraints), Ok(rank_by)) if mistakes.is_empty() => {
                 Ok(SweepPlan { space, objectives, constraints, top, rank_by })
@@ -353,11 +331,8 @@ impl SweepFile {
         })
     }
 
-    /// The sweep with what scenario `at` sets in its study.
-    ///
-    /// # Errors
-    ///
-    /// Where the scenario sets nonsense, pointing at it.
+    /// The sweep with what scenario `at` sets in its study. Fails where the
+    /// scenario sets nonsense, pointing at it.
     pub fn as_seen_by(&self, document: &Document, at: usize) -> Result<Seen, Diagnostic> {
         let document = self.document_of(document, at)?;
         Ok(Seen { file: document.read()?, document })
@@ -452,19 +427,16 @@ impl SweepFile {
         for measured in &self.scenarios[at].measured {
             measured.apply(&mut study);
         }
-        study.check_at(own, "study.")?;
+        study.check_at(&own.whole().table("study"))?;
         Ok(study)
     }
 
-    fn objectives(&self, document: &Document) -> Result<Vec<Objective>, Diagnostic> {
+    fn objectives(&self, at: &At<'_>) -> Result<Vec<Objective>, Diagnostic> {
         let count = self.objectives.len();
         if count == 0 || count > trinity_sim::sweep::MAX_OBJECTIVES {
-            let complaint = Complaint::new(format_args!("{count} objectives")).expected("one to eight");
-            return Err(document.complain("objectives", &complaint));
+            return at.refuse("objectives", format_args!("{count} objectives"), "one to eight");
         }
-        let read = |(k, text): (usize, &String)| {
-            Objective::parse(text).ok_or_else(|| objective_complaint(document, &format!("objectives.{k}")))
-        };
+        let read = |(k, text): (usize, &String)| objective(text, at, &format!("objectives.{k}"));
         let mut objectives: Vec<Objective> =
             self.objectives.iter().enumerate().map(read).collect::<Result<_, _>>()?;
         // The best within an area is on a front that has the area for an objective.
@@ -476,17 +448,12 @@ impl SweepFile {
         Ok(objectives)
     }
 
-    fn constraints(&self, document: &Document) -> Result<Vec<Constraint>, Diagnostic> {
+    fn constraints(&self, at: &At<'_>) -> Result<Vec<Constraint>, Diagnostic> {
         let read = |(k, text): (usize, &String)| {
-            Constraint::parse(text).ok_or_else(|| {
-                document.complain(
-                    &format!("constraints.{k}"),
-                    &Complaint::new("no constraint").expected(format_args!(
-                        "`METRIC <= NUMBER` or `METRIC >= NUMBER`, METRIC one of: {}",
-                        metric_names()
-                    )),
-                )
-            })
+            let names = metric_names();
+            let expected = format!("`METRIC <= NUMBER` or `METRIC >= NUMBER`, METRIC one of: {names}");
+            Constraint::parse(text)
+                .map_or_else(|| at.refuse(format_args!("constraints.{k}"), "no constraint", expected), Ok)
         };
         self.constraints.iter().enumerate().map(read).collect()
     }
@@ -512,17 +479,14 @@ impl Varying<'_> {
         if let Some(set) = &self.setter {
             set(&mut varied, assignment.value())?;
         }
-        varied.check_at(self.own, "study.")?;
+        varied.check_at(&self.own.whole().table("study"))?;
         Ok(varied.point())
     }
 }
 
-fn objective_complaint(document: &Document, at: &str) -> Diagnostic {
-    document.complain(
-        at,
-        &Complaint::new("no objective")
-            .expected(format_args!("`min METRIC` or `max METRIC`, METRIC one of: {}", metric_names())),
-    )
+fn objective(text: &str, at: &At<'_>, key: &str) -> Result<Objective, Diagnostic> {
+    let expected = format!("`min METRIC` or `max METRIC`, METRIC one of: {}", metric_names());
+    Objective::parse(text).map_or_else(|| at.refuse(key, "no objective", expected), Ok)
 }
 
 fn metric_names() -> String {
@@ -531,7 +495,7 @@ fn metric_names() -> String {
 
 pub(super) fn read_point(document: &Document) -> Result<Point, Diagnostic> {
     let file: SweepFile = document.read()?;
-    file.study.check_at(document, "study.")?;
+    file.study.check_at(&document.whole().table("study"))?;
     Ok(file.point())
 }
 
@@ -564,10 +528,10 @@ fn moved(document: &Document, place: impl Fn(&Diagnostic) -> String, mistakes: D
 
 impl Checked for SweepFile {
     fn check(&self, document: &Document) -> Result<(), Diagnostic> {
-        self.study.check_at(document, "study.")?;
+        let at = document.whole();
+        self.study.check_at(&at.table("study"))?;
         if self.scenarios.is_empty() {
-            let complaint = Complaint::new("no scenarios").expected("at least one");
-            return Err(document.complain("scenarios", &complaint));
+            return at.refuse("scenarios", "no scenarios", "at least one");
         }
         Diagnostic::gather([self.check_names(document), self.check_assumptions(document)])?;
         self.check_parts(document)?;

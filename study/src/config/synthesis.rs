@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trinity_config::{Checked, Complaint, Diagnostic, Document};
+use trinity_config::{At, Checked, Diagnostic};
 use trinity_silicon::synthesis::Synthesis;
 
 /// Cells, areas, paths and powers of designs and of their stages.
@@ -12,33 +12,30 @@ use trinity_silicon::synthesis::Synthesis;
 pub struct SynthesisFile(pub Synthesis);
 
 impl Checked for SynthesisFile {
-    fn check(&self, document: &Document) -> Result<(), Diagnostic> {
+    fn check_at(&self, at: &At<'_>) -> Result<(), Diagnostic> {
         let file = &self.0;
-        let designs = file.design.iter().enumerate().flat_map(|(at, design)| {
+        let designs = file.design.iter().enumerate().flat_map(|(k, design)| {
             let positive = [
                 ("logic-um2", design.logic_um2),
                 ("area-mm2", design.area_mm2),
                 ("clock-ghz", design.clock_ghz),
                 ("gbps", design.gbps),
             ];
-            let twin = file.design[..at].iter().any(|other| other.name == design.name).then(|| {
-                let complaint = Complaint::new("two designs share this name").expected("a name of its own");
-                Err(document.complain(&format!("design.{at}.name"), &complaint))
-            });
-            [super::bounds::positive(document, &format!("design.{at}."), &positive)].into_iter().chain(twin)
+            let here = at.table(format_args!("design.{k}"));
+            let twin = file.design[..k].iter().any(|other| other.name == design.name);
+            let twin = twin.then(|| here.refuse("name", "two designs share this name", "a name of its own"));
+            [here.positive(&positive)].into_iter().chain(twin)
         });
         let known = || file.design.iter().map(|design| design.name.as_str()).collect::<Vec<_>>().join(", ");
         let stray = file.stage.iter().enumerate().filter(|(_, stage)| file.design(&stage.design).is_none());
-        let stray = stray.map(|(at, stage)| {
-            let complaint = Complaint::new(format_args!("there is no design `{}`", stage.design))
-                .expected(format_args!("one of: {}", known()));
-            Err(document.complain(&format!("stage.{at}.design"), &complaint))
+        let stray = stray.map(|(k, stage)| {
+            let what = format_args!("there is no design `{}`", stage.design);
+            at.refuse(format_args!("stage.{k}.design"), what, format_args!("one of: {}", known()))
         });
-        let assumed = super::bounds::positive(
-            document,
-            "assumed.",
-            &[("clock-ps", file.assumed.clock_ps), ("utilization", file.assumed.utilization)],
-        );
+        let assumed = &file.assumed;
+        let assumed = at
+            .table("assumed")
+            .positive(&[("clock-ps", assumed.clock_ps), ("utilization", assumed.utilization)]);
         Diagnostic::gather(designs.chain(stray).chain([assumed]))
     }
 }

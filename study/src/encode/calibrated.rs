@@ -47,12 +47,9 @@ pub struct Calibrate<'a> {
 impl Calibration {
     /// Codes the weights of the model at `path` one layer after the other, as
     /// they will be in its file, and keeps the streams, the coding's bits of each
-    /// value on average: where the next bit saves most, or, with `Equal`, as the plan has it.
-    ///
-    /// # Errors
-    ///
-    /// Where `path` is no language model, the codec takes no calibration, or
-    /// the text cannot be read.
+    /// value on average: where the next bit saves most, or, with `Equal`, as
+    /// the plan has it. Fails where `path` is no language model, the codec
+    /// takes no calibration, or the text cannot be read.
     pub fn measure(
         path: &Path,
         text: &Path,
@@ -83,11 +80,8 @@ impl Calibration {
 
     /// A calibration that `trinity.calibrate` wrote: second moments of what layers read, and
     /// what errors in their weights cost, which shares the plan's bits out
-    /// where `allocation` is by slopes.
-    ///
-    /// # Errors
-    ///
-    /// Where the file is no calibration, is of another model, or the codec takes none.
+    /// where `allocation` is by slopes. Fails where the file is no calibration,
+    /// is of another model, or the codec takes none.
     pub fn open(path: &Path, plan: &Plan, coding: &Coding, allocation: Allocation) -> Result<Self, Error> {
         Self::check(coding, allocation)?;
         let place = path.display().to_string();
@@ -178,10 +172,8 @@ impl Calibration {
     fn check(coding: &Coding, allocation: Allocation) -> Result<(), Error> {
         if !coding.takes_moments() {
             let message = format!("{} cannot weigh its errors by what a layer reads", coding.name());
-            return Err(Error::input(
-                message,
-                "--calibrate is for trinity and its profiles, gptq-128g and awq-128g",
-            ));
+            let help = "--calibrate is for trinity and its profiles, gptq-128g and awq-128g";
+            return Err(Error::input(message, help));
         }
         if allocation == Allocation::Linear {
             let message = "--calibrate shares bits out by what each weight costs, not by layers";
@@ -192,10 +184,7 @@ impl Calibration {
     }
 
     /// Whether it says something of every tensor whose codec cannot do without.
-    ///
-    /// # Errors
-    ///
-    /// Names the first of which it says nothing.
+    /// Fails with the first of which it says nothing.
     pub fn suffices(&self, plan: &Plan) -> Result<(), Error> {
         let lacks = |own: &&super::Planned| {
             own.needs_moments() && self.of(&own.tensor).is_none() && self.coded(&own.tensor).is_none()

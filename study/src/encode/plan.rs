@@ -66,12 +66,9 @@ pub struct KindRow {
 }
 
 impl EncodeRequest<'_> {
-    /// Decides for every tensor; `file` is what messages call it.
-    ///
-    /// # Errors
-    ///
-    /// Where nothing is left to code, a rule matches nothing, a codec cannot
-    /// keep to the rate, or a tensor cannot be read.
+    /// Decides for every tensor; `file` is what messages call it. Fails where
+    /// nothing is left to code, a rule matches nothing, a codec cannot keep to
+    /// the rate, or a tensor cannot be read.
     pub fn plan(&self, tensors: &TensorFile, file: &str) -> Result<Plan, Error> {
         let entries = tensors.entries();
         let names: Vec<&str> = entries.iter().map(Entry::name).collect();

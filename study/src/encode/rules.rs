@@ -57,11 +57,8 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 impl Rules {
-    /// Rules out of a TOML file.
-    ///
-    /// # Errors
-    ///
-    /// Where it cannot be read, or a value in it makes no sense.
+    /// Rules out of a TOML file. Fails where it cannot be read, or a value in
+    /// it makes no sense.
     pub fn read(path: &str) -> Result<Self, Error> {
         let document = Document::load(path)?;
         let file: RulesFile = document.read()?;
@@ -106,11 +103,8 @@ impl Rules {
         self.codec_for.iter().rev().find(|(pattern, _)| matches(pattern, name)).map(|(_, own)| own.as_str())
     }
 
-    /// Every pattern matches something, and every rate is one.
-    ///
-    /// # Errors
-    ///
-    /// Names the first that does not, and the name that is nearest.
+    /// Every pattern matches something, and every rate is one. Fails with the
+    /// first that does not, and the name that is nearest.
     pub fn check(&self, names: &[&str]) -> Result<(), Error> {
         if let Some((pattern, bits)) = self.bits_for.iter().find(|(_, bits)| !is_rate(*bits)) {
             let message = format!("{pattern}={bits}: {bits} is no number of bits per value");

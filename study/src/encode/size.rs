@@ -13,11 +13,9 @@ const MOST_BITS: f64 = 16.0;
 
 impl EncodeRequest<'_> {
     /// Bits per value of what shares a budget, at which the whole file takes at most so many bytes: what is excluded,
-    /// or has a rate of its own, is taken off first. The request's own rate is not looked at.
-    ///
-    /// # Errors
-    ///
-    /// Where the size is out of reach, or a tensor's own is not known before it is coded.
+    /// or has a rate of its own, is taken off first. The request's own rate is
+    /// not looked at. Fails where the size is out of reach, or a tensor's own
+    /// is not known before it is coded.
     pub fn bits_for_size(&self, tensors: &TensorFile, file: &str, bytes: f64) -> Result<f64, Error> {
         let plan = self.plan(tensors, file)?;
         let (mut beside, mut shared) = (0.0, 0usize);
@@ -33,10 +31,8 @@ impl EncodeRequest<'_> {
                             "{codec} has a rate of its own, and `{}` is coded with it: a size cannot be shared out",
                             planned.tensor
                         );
-                        return Err(Error::input(
-                            message,
-                            "ask for --bits, or take a codec that has any rate",
-                        ));
+                        let help = "ask for --bits, or take a codec that has any rate";
+                        return Err(Error::input(message, help));
                     };
                     beside += bits * planned.values as f64 / 8.0;
                 }

@@ -48,11 +48,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Into a container that the caller began with the file's texts and completes.
-    ///
-    /// # Errors
-    ///
-    /// Where a tensor cannot be read or coded, or `progress` refuses.
+    /// Into a container that the caller began with the file's texts and
+    /// completes. Fails where a tensor cannot be read or coded, or `progress`
+    /// refuses.
     pub fn encode_into<W: Write + Seek>(
         &self,
         writer: TriWriter<W>,
@@ -61,19 +59,13 @@ impl<'a> Work<'a> {
     }
 
     /// Bits per value that tensors of the budget give up for what is beside it.
-    ///
-    /// # Errors
-    ///
-    /// Where a tensor cannot be read.
+    /// Fails where a tensor cannot be read.
     pub fn overhead_bits_per_value(&self) -> Result<f64, Error> {
         self.with(|encoding| pipeline::overhead_of(self.file, encoding))
     }
 
     /// What became of the tensors in a container that was made of this file.
-    ///
-    /// # Errors
-    ///
-    /// Where a tensor cannot be read or decoded, or `progress` refuses.
+    /// Fails where a tensor cannot be read or decoded, or `progress` refuses.
     pub fn measure(&self, coded: &TensorFile) -> Result<EncodedFile, Error> {
         self.with(|encoding| pipeline::measure(self.file, encoding, coded))
     }

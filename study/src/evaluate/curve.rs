@@ -43,11 +43,8 @@ pub struct Curve {
 
 impl Evaluation {
     /// The points of `curve` after `first`, the model as it is. `keep` sees
-    /// each new row as it is found.
-    ///
-    /// # Errors
-    ///
-    /// Where a codec is unknown or fails, or the work is no longer wanted.
+    /// each new row as it is found. Fails where a codec is unknown or fails, or
+    /// the work is no longer wanted.
     pub fn curve(
         &self,
         curve: &Curve,
@@ -106,11 +103,8 @@ impl Evaluation {
 }
 
 impl Curve {
-    /// A name nobody knows is found before hours are spent on the others.
-    ///
-    /// # Errors
-    ///
-    /// Where a codec is unknown.
+    /// A name nobody knows is found before hours are spent on the others. Fails
+    /// where a codec is unknown.
     pub fn check(&self) -> Result<(), Error> {
         for name in self.codecs.iter().filter(|name| *name != BEST_BASELINE) {
             for &rate in &self.rates {

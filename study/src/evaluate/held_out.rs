@@ -25,11 +25,8 @@ pub struct Gain {
 
 impl Gain {
     /// Scores the file `written`, that was made of `original` for a text, on the part of
-    /// the text that was held out; `None` where it was too short to hold any out.
-    ///
-    /// # Errors
-    ///
-    /// Where a file cannot be read, or the work is no longer wanted.
+    /// the text that was held out; `None` where it was too short to hold any
+    /// out. Fails where a file cannot be read, or the work is no longer wanted.
     pub fn measure(
         (original, written): (&Path, &Path),
         text: &Path,

@@ -30,8 +30,7 @@ impl Judged {
         let values = held.map(|entry| entry.len() as u64).sum();
         let checkpoint = original.holding(file)?;
         let content = checkpoint.content()?;
-        let bytes = bytes_on_disk(path)
-            .map_err(|error| Error::input(format_args!("cannot read {}: {error}", path.display()), ""))?;
+        let bytes = bytes_on_disk(path).map_err(|error| Error::unreadable(path, error))?;
         Ok(Self { model: Model::load(&checkpoint)?, name: subject, bytes, values, content })
     }
 }

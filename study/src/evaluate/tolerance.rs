@@ -79,12 +79,9 @@ impl Hooks for AtError {
 impl Evaluation {
     /// The largest NMSE of `class` at which the model loses no more than `loss`
     /// bits per byte, with what it does lose. `keep` sees each new run; one
-    /// among `earlier` is not made again.
-    ///
-    /// # Errors
-    ///
-    /// Where the class has no part in a forward pass, no error is small enough,
-    /// or the work is no longer wanted.
+    /// among `earlier` is not made again. Fails where the class has no part in
+    /// a forward pass, no error is small enough, or the work is no longer
+    /// wanted.
     pub fn tolerance(
         &self,
         class: Class,
@@ -120,10 +117,10 @@ impl Evaluation {
             nmse = next(loss, within.as_ref(), beyond.as_ref());
         }
         within.ok_or_else(|| {
-            Error::input(
-                format_args!("no error of {class} tensors costs the model less than {loss} bits per byte"),
-                "ask for a larger --loss; the model itself predicts a byte with about 2 bits",
-            )
+            let message =
+                format!("no error of {class} tensors costs the model less than {loss} bits per byte");
+            let help = "ask for a larger --loss; the model itself predicts a byte with about 2 bits";
+            Error::input(message, help)
         })
     }
 
@@ -144,10 +141,9 @@ impl Evaluation {
                 self.score_through(&self.model, &hooks, progress, &what)?
             }
             _ => {
-                return Err(Error::input(
-                    format_args!("{class} tensors have no part in a forward pass: no loss shows their error"),
-                    "give an --nmse",
-                ));
+                let message =
+                    format!("{class} tensors have no part in a forward pass: no loss shows their error");
+                return Err(Error::input(message, "give an --nmse"));
             }
         };
         Ok(scored.bits_per_byte - before)

@@ -125,20 +125,12 @@ fn odds(found: &Exploration) -> Vec<String> {
 
 fn pays(odds: &Odds) -> String {
     let more = percent(PAYS - 1.0);
+    let draws = format!("in {} of the draws.", chance(odds.any_pays));
+    let sure = |what: &str| format!("That {what} pays is sure: one gains more than {more} {draws}");
     match odds.any_pays {
-        share if share >= SURE => {
-            format!(
-                "That a codec pays is sure: one gains more than {more} in {} of the draws.",
-                chance(share)
-            )
-        }
-        share if share <= 1.0 - SURE => {
-            format!(
-                "That no codec pays is sure: one gains more than {more} in {} of the draws.",
-                chance(share)
-            )
-        }
-        share => format!("A codec pays, by more than {more}, in {} of the draws.", chance(share)),
+        share if share >= SURE => sure("a codec"),
+        share if share <= 1.0 - SURE => sure("no codec"),
+        _ => format!("A codec pays, by more than {more}, {draws}"),
     }
 }
 
@@ -296,6 +288,10 @@ fn ends(found: &Exploration) -> Vec<String> {
     beyond.into_iter().chain(stuck).collect()
 }
 
+fn gpus(count: u32) -> String {
+    if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") }
+}
+
 /// Where whole GPUs, and not the codec, make a difference.
 fn stepped(found: &Exploration) -> Option<String> {
     let steps = found.steps.as_ref()?;
@@ -303,7 +299,6 @@ fn stepped(found: &Exploration) -> Option<String> {
     if (steps.mean / gain - 1.0).abs() < STEP && steps.most / steps.least < 1.0 + 2.0 * STEP {
         return None;
     }
-    let gpus = |count: u32| if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") };
     Some(format!(
         "Part of that is whole steps: clusters come in whole pipelines, of {} with {} and of {} without{}; at budgets up \
          to {} away it gains between {} and {} times, {} in the mean.",
@@ -338,10 +333,9 @@ fn split(found: &Exploration) -> Option<String> {
     let split = best.split?;
     let area = best.best.as_ref()?.estimate.area_mm2;
     Some(format!(
-        "Its {} mm² are {} GPU{} ({}), network cards ({}) and codecs ({}).",
+        "Its {} mm² are {} ({}), network cards ({}) and codecs ({}).",
         grouped(area),
-        split.gpus,
-        if split.gpus == 1 { "" } else { "s" },
+        gpus(split.gpus),
         percent(split.gpu),
         percent(split.nic),
         percent(split.codec),
@@ -362,8 +356,8 @@ fn bottleneck(found: &Exploration) -> Option<String> {
 fn energy(found: &Exploration) -> Option<String> {
     let best = ranking(found, &found.best)?;
     let own = best.energy_j_per_token?;
-    let plain = found.rankings.iter().find(|ranking| ranking.scenario == found.baseline)?;
-    let plain_j = plain.energy_j_per_token.filter(|_| best.scenario != found.baseline)?;
+    let plain_j =
+        ranking(found, &found.baseline)?.energy_j_per_token.filter(|_| best.scenario != found.baseline)?;
     Some(format!("A token takes {} J, {} without a codec.", significant(own), significant(plain_j)))
 }
 
@@ -378,22 +372,15 @@ fn budgets(found: &Exploration) -> Option<String> {
     let winning = &found.winning_intervals[own];
     let below = own.checked_sub(1).map(|at| &found.winning_intervals[at]);
     let above = found.winning_intervals.get(own + 1);
-    let sentence = match (below, above) {
-        (None, None) => format!("It stays the best at every budget {}.", from_to(winning)),
-        (Some(below), None) => {
-            format!("It is the best {}; below that, {} is.", from_to(winning), below.scenario)
+    let others = match (below, above) {
+        (None, None) => return Some(format!("It stays the best at every budget {}.", from_to(winning))),
+        (Some(below), None) => format!("below that, {} is", below.scenario),
+        (None, Some(above)) => format!("above that, {} is", above.scenario),
+        (Some(below), Some(above)) => {
+            format!("below that {} is, above it {}", below.scenario, above.scenario)
         }
-        (None, Some(above)) => {
-            format!("It is the best {}; above that, {} is.", from_to(winning), above.scenario)
-        }
-        (Some(below), Some(above)) => format!(
-            "It is the best {}; below that {} is, above it {}.",
-            from_to(winning),
-            below.scenario,
-            above.scenario
-        ),
     };
-    Some(sentence)
+    Some(format!("It is the best {}; {others}.", from_to(winning)))
 }
 
 /// The budgets of a winning interval, of which two figures are enough.
@@ -432,21 +419,15 @@ fn stops(found: &Exploration, limit: &Limit) -> String {
         (None, Some(above)) => {
             format!("Were the {what} {}, {} would be the best.", at(above.factor), above.scenario)
         }
-        (Some(below), Some(above)) if below.scenario == above.scenario => format!(
-            "{} stays the best with {what} between {} and {}; below and above that {} is.",
-            found.best,
-            at(below.factor),
-            at(above.factor),
-            below.scenario
-        ),
-        (Some(below), Some(above)) => format!(
-            "{} stays the best with {what} between {} and {}; below that {} is, above it {}.",
-            found.best,
-            at(below.factor),
-            at(above.factor),
-            below.scenario,
-            above.scenario
-        ),
+        (Some(below), Some(above)) => {
+            let (least, most) = (at(below.factor), at(above.factor));
+            let others = if below.scenario == above.scenario {
+                format!("below and above that {} is", below.scenario)
+            } else {
+                format!("below that {} is, above it {}", below.scenario, above.scenario)
+            };
+            format!("{} stays the best with {what} between {least} and {most}; {others}.", found.best)
+        }
     }
 }
 

@@ -422,10 +422,8 @@ fn baseline(base: &Study) -> Result<usize, Error> {
             return Ok(at);
         }
     }
-    Err(Error::input(
-        format_args!("every scenario of `{}` has a codec: there is nothing to compare with", base.name),
-        "add a scenario without one",
-    ))
+    let message = format!("every scenario of `{}` has a codec: there is nothing to compare with", base.name);
+    Err(Error::input(message, "add a scenario without one"))
 }
 
 /// The classes that the study says bits for, in any scenario; where it says

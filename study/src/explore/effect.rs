@@ -47,12 +47,10 @@ fn lost(runs: &[Run], name: &str, uncoded: &str) -> Option<Lost> {
     let own = runs.iter().filter(|run| run.name == name);
     let pairs: Vec<f64> =
         own.filter_map(|run| Some(run.bits_per_byte / of(uncoded, run.seed)?.bits_per_byte - 1.0)).collect();
-    let seeds = pairs.len();
-    let mean = pairs.iter().sum::<f64>() / seeds.max(1) as f64;
-    let squares: f64 = pairs.iter().map(|lost| (lost - mean).powi(2)).sum();
+    let lost = Lost::of(&pairs);
     // One run says nothing of how runs differ; those of several seeds differ by about this.
-    let deviation = if seeds > 1 { (squares / (seeds - 1) as f64).sqrt() } else { ONE_SEED };
-    (seeds > 0).then_some(Lost { mean, deviation, seeds })
+    let deviation = if lost.seeds > 1 { lost.deviation } else { ONE_SEED };
+    (lost.seeds > 0).then_some(Lost { deviation, ..lost })
 }
 
 /// The widest spread over seeds among the recorded recipes (`t0.8-v`).

@@ -5,7 +5,7 @@ use super::optimum::Player;
 use crate::Error;
 use crate::config::{Settable, StudyFile};
 use crate::sweep::Study;
-use trinity_config::Document;
+use trinity_config::{Checked, Document};
 use trinity_sim::sweep::Point;
 
 /// One scenario.
@@ -45,7 +45,7 @@ impl Field {
             let set = StudyFile::setter(assignment.keys().get(1..).unwrap_or_default()).ok()?;
             set(&mut study, assignment.value()).ok()?;
         }
-        study.check_at(&self.own, "study.").ok()?;
+        study.check_at(&self.own.whole().table("study")).ok()?;
         Some(study.point())
     }
 }

@@ -126,17 +126,12 @@ fn assumption(contest: &Contest<'_>, one: &AssumptionFile) -> Input {
         shape: shape.into(),
         kind,
     };
-    let (Some((from, unit)), Some((to, same))) = (one.low.number(), one.high.number()) else {
+    let ends = one.low.number().zip(one.high.number());
+    let Some(((from, unit), (to, _))) = ends.filter(|((_, unit), (_, same))| unit == same) else {
         let (low, high) = (low.clone(), high.clone());
         return input("one or the other", Kind::Either { path: one.path.clone(), low, high });
     };
-    if unit != same {
-        let (low, high) = (low.clone(), high.clone());
-        return input("one or the other", Kind::Either { path: one.path.clone(), low, high });
-    }
-    let path = format!("study.{}", one.path);
-    let settings = contest.study.document.settings();
-    let stated = settings.iter().find(|setting| setting.path == path);
+    let stated = contest.study.document.setting(&format!("study.{}", one.path));
     let stated = stated.and_then(|setting| Scalar::Text(setting.value.trim_matches('"').into()).number());
     let middle = stated.filter(|(_, own)| *own == unit).map(|(value, _)| value);
     let middle = middle.filter(|value| from < *value && *value < to);

@@ -81,27 +81,24 @@ const MOST_RANKS: f64 = 1_048_576.0;
 /// More chunks of layers on a stage than this nobody runs.
 const MOST_CHUNKS: f64 = 12.0;
 
+/// The place of a whole number that stands by itself.
+macro_rules! count {
+    ($path:expr, $($field:ident).+, $most:expr) => {
+        Place {
+            path: $path,
+            step: 1.0,
+            get: |point| f64::from(point.$($field).+),
+            set: |point, value| point.$($field).+ = value as u32,
+            most: $most,
+            words: &[],
+        }
+    };
+}
+
 const PLACES: [Place; 10] = [
+    count!(SCALE, job.parallelism.data, |_| MOST_RANKS),
+    count!("job.parallelism.pipeline", job.parallelism.pipeline, |point| f64::from(point.job.llm.layers)),
     Place {
-        path: SCALE,
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.data),
-        set: |point, value| point.job.parallelism.data = value as u32,
-        most: |_| MOST_RANKS,
-        words: &[],
-    },
-    Place {
-        path: "job.parallelism.pipeline",
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.pipeline),
-        set: |point, value| point.job.parallelism.pipeline = value as u32,
-        most: |point| f64::from(point.job.llm.layers),
-        words: &[],
-    },
-    Place {
-        path: "job.parallelism.tensor",
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.tensor),
         set: |point, value| {
             let parallelism = &mut point.job.parallelism;
             let follows = parallelism.expert_tensor == parallelism.tensor;
@@ -110,25 +107,12 @@ const PLACES: [Place; 10] = [
                 parallelism.expert_tensor = value as u32;
             }
         },
-        most: |point| f64::from(point.job.llm.heads),
-        words: &[],
+        ..count!("job.parallelism.tensor", job.parallelism.tensor, |point| f64::from(point.job.llm.heads))
     },
-    Place {
-        path: "job.parallelism.context",
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.context),
-        set: |point, value| point.job.parallelism.context = value as u32,
-        most: |point| f64::from(point.job.sequence),
-        words: &[],
-    },
-    Place {
-        path: "job.parallelism.expert",
-        step: 1.0,
-        get: |point| f64::from(point.job.parallelism.expert),
-        set: |point, value| point.job.parallelism.expert = value as u32,
-        most: |point| point.job.llm.moe.map_or(1.0, |moe| f64::from(moe.experts)),
-        words: &[],
-    },
+    count!("job.parallelism.context", job.parallelism.context, |point| f64::from(point.job.sequence)),
+    count!("job.parallelism.expert", job.parallelism.expert, |point| {
+        point.job.llm.moe.map_or(1.0, |moe| f64::from(moe.experts))
+    }),
     Place {
         path: "job.parallelism.interleave",
         step: 1.0,
@@ -144,17 +128,10 @@ const PLACES: [Place; 10] = [
         most: |point| f64::from(point.job.llm.layers).min(MOST_CHUNKS),
         words: &[],
     },
-    Place {
-        path: "job.microbatch",
-        step: 1.0,
-        get: |point| f64::from(point.job.microbatch),
-        set: |point, value| point.job.microbatch = value as u32,
-        most: |point| match point.job.phase {
-            Phase::Training if point.replica_batch > 0 => f64::from(point.replica_batch),
-            _ => f64::from(point.job.global_batch),
-        },
-        words: &[],
-    },
+    count!("job.microbatch", job.microbatch, |point| match point.job.phase {
+        Phase::Training if point.replica_batch > 0 => f64::from(point.replica_batch),
+        _ => f64::from(point.job.global_batch),
+    }),
     Place {
         path: NICS,
         step: SIXTEENTH,

@@ -6,7 +6,7 @@
 //! area that is left over goes to network cards. Knows points and knobs; which
 //! codec a scenario has it does not ask.
 
-use super::knob::{Knob, NICS, SCALE};
+use super::knob::{CODECS, Knob, NICS, SCALE};
 use trinity_sim::Estimate;
 use trinity_sim::sweep::{Constraint, Direction, Objective, Point, Scenario};
 
@@ -90,6 +90,7 @@ pub(super) struct Player {
     /// The knob that the cluster grows by.
     scale: Option<usize>,
     nics: Option<usize>,
+    codecs: Option<usize>,
 }
 
 /// The best that was found.
@@ -106,7 +107,7 @@ impl Player {
     /// `free` are not the study's own.
     pub fn of(scenario: &Scenario, most_codecs: Option<f64>, free: &[&str]) -> Self {
         let knob = |axis: &trinity_sim::sweep::Axis| {
-            let most = most_codecs.filter(|_| axis.path == super::knob::CODECS);
+            let most = most_codecs.filter(|_| axis.path == CODECS);
             match Knob::free(axis, &scenario.base).filter(|_| free.contains(&axis.path.as_str())) {
                 Some(knob) => knob,
                 None => Knob::of(axis, &scenario.base, most),
@@ -114,18 +115,19 @@ impl Player {
         };
         let mut knobs: Vec<Knob> = scenario.axes.iter().map(knob).collect();
         knobs.truncate(MOST);
+        Self::with(&scenario.name, knobs, scenario.base.gpus_as_used)
+    }
+
+    fn with(name: &str, knobs: Vec<Knob>, grows: bool) -> Self {
         let at = |path: &str| knobs.iter().position(|knob| knob.path == path && knob.is_number());
-        let scale = at(SCALE).filter(|_| scenario.base.gpus_as_used);
-        Self { name: scenario.name.clone(), scale, nics: at(NICS), knobs }
+        let (scale, nics, codecs) = (at(SCALE).filter(|_| grows), at(NICS), at(CODECS));
+        Self { name: name.to_owned(), knobs, scale, nics, codecs }
     }
 
     /// This player with some knobs held where they are on every base.
     pub fn without(&self, paths: &[&str]) -> Self {
-        let knobs: Vec<Knob> =
-            self.knobs.iter().filter(|knob| !paths.contains(&knob.path.as_str())).cloned().collect();
-        let at = |path: &str| knobs.iter().position(|knob| knob.path == path && knob.is_number());
-        let scale = self.scale.and_then(|_| at(SCALE));
-        Self { name: self.name.clone(), scale, nics: at(NICS), knobs }
+        let knobs = self.knobs.iter().filter(|knob| !paths.contains(&knob.path.as_str())).cloned();
+        Self::with(&self.name, knobs.collect(), self.scale.is_some())
     }
 
     /// The values of a place of the study's own grid; `point` is what lies there.
@@ -185,13 +187,11 @@ impl Player {
     /// These values, and with few and with many codecs: how many another has says little of how many
     /// of its own a scenario has room for.
     pub fn coded(&self, values: &Values) -> Vec<Values> {
-        let codecs = self.knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
         let mut starts = vec![*values];
-        for count in codecs.map_or(&[][..], |_| &[0.125, 0.25, 0.5, 1.0, 4.0]) {
+        let Some(codecs) = self.codecs else { return starts };
+        for count in [0.125, 0.25, 0.5, 1.0, 4.0] {
             let mut values = *values;
-            if let Some(codecs) = codecs {
-                values[codecs] = self.knobs[codecs].rounded(*count);
-            }
+            values[codecs] = self.knobs[codecs].rounded(count);
             starts.push(values);
         }
         starts
@@ -217,8 +217,7 @@ impl Player {
     /// The best with no more codecs than it needs to be within a tolerance of it: area that is left
     /// over buys codecs for next to nothing, and nobody would build those.
     pub fn pared(&self, base: &Point, rules: &Rules, best: Optimum, tolerance: f64) -> Optimum {
-        let codecs = self.knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
-        let Some(codecs) = codecs.filter(|_| rules.merit == Merit::Rank) else { return best };
+        let Some(codecs) = self.codecs.filter(|_| rules.merit == Merit::Rank) else { return best };
         let fewer = (1..PARED).map(|step| {
             let mut values = best.values;
             let share = f64::from(step) / f64::from(PARED);
@@ -336,8 +335,7 @@ impl Search<'_> {
     /// whole steps, and half a cluster is no answer to a card that is a little larger.
     fn offer_trimmed(&self, best: &mut Option<Optimum>, values: Values) {
         let (Some(nics), Within::AreaMm2(most)) = (self.player.nics, self.rules.within) else { return };
-        let knobs = &self.player.knobs;
-        let codecs = knobs.iter().position(|knob| knob.path == super::knob::CODECS && knob.is_number());
+        let (knobs, codecs) = (&self.player.knobs, self.player.codecs);
         let cluster = self.player.point(self.base, &values).cluster;
         let left = most / f64::from(cluster.gpus) - cluster.gpu.area_mm2;
         let coded = cluster.codecs_per_gpu * cluster.codec.area_mm2;

@@ -44,6 +44,16 @@ pub(super) struct Lost {
     pub seeds: usize,
 }
 
+impl Lost {
+    /// Of so many runs; one of them does not deviate.
+    pub(super) fn of(losses: &[f64]) -> Self {
+        let seeds = losses.len();
+        let mean = losses.iter().sum::<f64>() / seeds.max(1) as f64;
+        let squares: f64 = losses.iter().map(|lost| (lost - mean).powi(2)).sum();
+        Self { mean, deviation: (squares / (seeds.max(2) - 1) as f64).sqrt(), seeds }
+    }
+}
+
 /// What is asked of a recipe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
@@ -97,14 +107,12 @@ const NORMAL: f64 = 1.96;
 
 impl Family {
     fn mean(&self) -> f64 {
-        self.losses.iter().sum::<f64>() / self.losses.len() as f64
+        Lost::of(&self.losses).mean
     }
 
     /// The standard deviation over seeds; nothing of one run.
     fn deviation(&self) -> Option<f64> {
-        let mean = self.mean();
-        let squares: f64 = self.losses.iter().map(|lost| (lost - mean).powi(2)).sum();
-        (self.losses.len() > 1).then(|| (squares / (self.losses.len() - 1) as f64).sqrt())
+        (self.losses.len() > 1).then(|| Lost::of(&self.losses).deviation)
     }
 
     /// Whether gradients are coded over the root of the second moment.
@@ -129,7 +137,7 @@ struct Recording {
 
 impl Recording {
     fn read() -> Result<Self, Error> {
-        let runs = trained::recorded().map_err(|error| Error::input(&error.message, &error.help))?;
+        let runs = trained::recorded()?;
         let mut families: Vec<Family> = Vec::new();
         for run in &runs {
             let (size, recipe) = parts(&run.name);
@@ -274,10 +282,7 @@ impl Recording {
 /// Losses of all runs of a recipe.
 fn pooled(own: &[&Family]) -> Lost {
     let all: Vec<f64> = own.iter().flat_map(|family| family.losses.iter().copied()).collect();
-    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let squares: f64 = all.iter().map(|lost| (lost - mean).powi(2)).sum();
-    let deviation = (squares / (all.len().max(2) - 1) as f64).sqrt();
-    Lost { mean, deviation, seeds: all.len() }
+    Lost::of(&all)
 }
 
 fn family(run: &Run, recipe: &str, size: &str, lost: f64, uncoded: f64) -> Family {

@@ -72,16 +72,13 @@ impl ExploreRequest<'_> {
             return Err(hopeless(nmse));
         }
         if self.draws < FEWEST_DRAWS {
-            return Err(Error::input(
-                format_args!("{} draws say nothing of odds", self.draws),
-                format_args!("give --draws {FEWEST_DRAWS} or more"),
-            ));
+            let message = format!("{} draws say nothing of odds", self.draws);
+            let help = format!("give --draws {FEWEST_DRAWS} or more");
+            return Err(Error::input(message, help));
         }
         if self.cells == 1 {
-            return Err(Error::input(
-                "a map of one place is none",
-                "give --cells 2 or more, or 0 for no map",
-            ));
+            let message = "a map of one place is none";
+            return Err(Error::input(message, "give --cells 2 or more, or 0 for no map"));
         }
         Ok(())
     }
@@ -106,11 +103,8 @@ const LOSS_WINDOWS: usize = 4;
 /// The quality at which the built-in language model loses `loss` bits per byte
 /// with any one class of these tensors coded; classes that a forward pass does
 /// not have are held to [`QUALITY`]. `keep` sees each new run of the model; one
-/// among `earlier` is not made again.
-///
-/// # Errors
-///
-/// Where no error is small enough, or the work is no longer wanted.
+/// among `earlier` is not made again. Fails where no error is small enough, or
+/// the work is no longer wanted.
 pub fn at_loss(
     loss: f64,
     input_tensors: &[InputTensor],
@@ -121,10 +115,10 @@ pub fn at_loss(
     let has = |class: &Class| input_tensors.iter().any(|tensor| tensor.entry.class() == *class);
     let classes: Vec<Class> = FORWARD.into_iter().filter(has).collect();
     if classes.is_empty() {
-        return Err(Error::input(
-            "a loss is measured with weights, KV cache or activations coded, and these tensors are of none of them",
-            "give an --nmse, or name the class of a file's tensors with --class",
-        ));
+        let message = "a loss is measured with weights, KV cache or activations coded, and these tensors are of \
+                       none of them";
+        let help = "give an --nmse, or name the class of a file's tensors with --class";
+        return Err(Error::input(message, help));
     }
     let asked =
         evaluate::EvaluationRequest { windows: Some(LOSS_WINDOWS), ..evaluate::EvaluationRequest::default() };

@@ -88,9 +88,7 @@ pub(super) fn layout(point: &Point, coded: bool) -> String {
 
 /// The file that a value of the study is from, as a name.
 fn named(document: &Document, path: &str, otherwise: &str) -> String {
-    let settings = document.settings();
-    let setting = settings.iter().find(|setting| setting.path == path);
-    let file = setting.map(|setting| setting.place.source.name.as_str()).unwrap_or_default();
+    let file = document.setting(path).map(|own| own.place.source.name.clone()).unwrap_or_default();
     let stem = file.rsplit(['/', '\\']).next().and_then(|file| file.strip_suffix(".toml"));
     stem.filter(|_| file.contains('/')).unwrap_or(otherwise).to_owned()
 }

@@ -7,7 +7,7 @@ use crate::config::{BlockFile, CandidateFile, CodecFile, ExplorationFile, Origin
 use crate::{Error, Progress, price};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trinity_config::{Checked, Complaint, Document};
+use trinity_config::{Complaint, Document};
 use trinity_silicon::Node;
 use trinity_tensor::codec::{Rate, TensorCodec, codec};
 use trinity_tensor::{Entry, crop};
@@ -126,8 +126,7 @@ pub(crate) fn stated(candidates: &[CandidateFile]) -> Result<Vec<Silicon>, Error
 /// The figures of a file of `configs/codecs`.
 fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Result<Silicon, Error> {
     let document = Document::load(name)?;
-    let file: CodecFile = document.read()?;
-    file.check(&document)?;
+    let file: CodecFile = document.checked()?;
     // What runs on a GPU's own SMs is not built again.
     let node = node.filter(|_| candidate.sms.is_none());
     let (area, energy) = factors(&file.node, node, &document)?;
@@ -191,10 +190,9 @@ fn factors(from: &str, to: Option<&str>, document: &Document) -> Result<(f64, f6
     let Some(to) = to else { return Ok((1.0, 1.0)) };
     let known = || Node::ALL.map(|node| node.name).join(", ");
     let Some(to) = Node::named(to) else {
-        return Err(Error::input(
-            format_args!("`{to}` is no process node"),
-            format_args!("one of: {}", known()),
-        ));
+        let message = format!("`{to}` is no process node");
+        let help = format!("one of: {}", known());
+        return Err(Error::input(message, help));
     };
     let from = Node::named(from).ok_or_else(|| {
         document.complain(
@@ -273,10 +271,10 @@ impl Counted {
         if sums.0 > 0.0 {
             return Ok(sums);
         }
-        Err(Error::input(
-            format_args!("`{coder}` counts no operations on these tensors: its silicon cannot be priced"),
-            "leave it out with --codecs, or give it the silicon of a file, as CODER=CODEC",
-        ))
+        let message =
+            format!("`{coder}` counts no operations on these tensors: its silicon cannot be priced");
+        let help = "leave it out with --codecs, or give it the silicon of a file, as CODER=CODEC";
+        Err(Error::input(message, help))
     }
 
     fn silicon(

@@ -14,11 +14,8 @@ pub const BUILT_IN: &str = "built-in tensors";
 /// Seven pieces of tensors of five classes, captured in training.
 pub static TENSORS: &[u8] = include_bytes!("../../data/tensors.safetensors");
 
-/// The tensors that come with the library, for who has none at hand.
-///
-/// # Errors
-///
-/// Where they cannot be read, which a test excludes.
+/// The tensors that come with the library, for who has none at hand. Fails
+/// where they cannot be read, which a test excludes.
 pub fn built_in() -> Result<Vec<InputTensor>, Error> {
     let failed = |error| Error::Tensor { subject: BUILT_IN.into(), error };
     let file = TensorFile::from_bytes(TENSORS.to_vec(), "built-in").map_err(failed)?;
@@ -140,10 +137,9 @@ pub(super) fn unreachable(quality: &Quality, left_out: &[LeftOut], recorded: boo
     let reasons: Vec<String> =
         left_out.iter().map(|left| format!("{} ({})", left.candidate, left.why)).collect();
     if recorded {
-        return Error::input(
-            format_args!("no codec trained without loss in a recorded run: {}", reasons.join("; ")),
-            "--nmse takes the bits of the tensors at an error instead, --loss allows a loss",
-        );
+        let message = format!("no codec trained without loss in a recorded run: {}", reasons.join("; "));
+        let help = "--nmse takes the bits of the tensors at an error instead, --loss allows a loss";
+        return Error::input(message, help);
     }
     let easier = if quality.is_rate() {
         "ask for more bits per value"

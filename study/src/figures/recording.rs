@@ -57,11 +57,7 @@ pub struct Recording {
 /// Recordings by figure.
 pub type Recordings = BTreeMap<String, Recording>;
 
-/// The committed recordings.
-///
-/// # Errors
-///
-/// When the committed file is damaged.
+/// The committed recordings. Fails when the committed file is damaged.
 pub fn recorded() -> Result<Recordings, Error> {
     serde_json::from_str(RECORDED).map_err(|error| Error::Damaged { why: error.to_string() })
 }

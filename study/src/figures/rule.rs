@@ -96,18 +96,7 @@ pub fn judge(claim: &ClaimFile, cells: &Cells, over: &str) -> Result<Claim, Erro
         }
         _ => outcome,
     };
-    Ok(Claim {
-        says: claim.says.clone(),
-        quote: claim.quote.clone(),
-        paper: claim.paper,
-        unit: claim.unit.clone(),
-        beside: claim.beside,
-        outcome,
-        ours: ours.mean(),
-        against,
-        difference,
-        found,
-    })
+    Ok(Claim { outcome, ours: ours.mean(), against, difference, found, ..unheard(claim, over) })
 }
 
 /// A claim of which nothing was run.

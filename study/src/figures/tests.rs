@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::config::{FiguresFile, RuleFile};
-use trinity_config::{Checked, Document};
+use trinity_config::Checked;
 
 fn built_in() -> FiguresFile {
-    let document = Document::load("figures/llm265").unwrap();
-    let file: FiguresFile = document.read().unwrap();
-    file.check(&document).unwrap();
+    let file = FiguresFile::load("figures/llm265").unwrap();
     FiguresFile { figures: file.whole(), ..file }
 }
 
@@ -161,12 +159,7 @@ fn every_recorded_claim_turns_over_when_it_is_fed_the_opposite() {
         let judged = judge(figure, &recording.cells).unwrap();
         let mut at = 0;
         for claim in &figure.claims {
-            let each: Vec<Option<&str>> = if claim.says.contains("{each}") {
-                figure.each.iter().map(|each| Some(each.as_str())).collect()
-            } else {
-                vec![None]
-            };
-            for each in each {
+            for each in figure.each_in(&[&claim.says]) {
                 let before = judged.claims[at].outcome;
                 at += 1;
                 // Of an order that fails, the first link may hold; links behind it are turned by unit tests.
@@ -226,13 +219,7 @@ fn every_claim_holds_or_fails_by_what_it_is_fed() {
     let mut asked = 0;
     for figure in &file.figures {
         for claim in &figure.claims {
-            let varies = claim.says.contains("{each}");
-            let each: Vec<Option<&str>> = if varies {
-                figure.each.iter().map(|each| Some(each.as_str())).collect()
-            } else {
-                vec![None]
-            };
-            for each in each {
+            for each in figure.each_in(&[&claim.says]) {
                 for (holds, wanted) in [(true, ClaimOutcome::Holds), (false, ClaimOutcome::Fails)] {
                     let read = fed(claim, each, holds);
                     let cells = Cells { read: &read, made: &figure.cells, exact: figure.exact, each };

@@ -6,8 +6,8 @@
 //! is what the gain becomes when an engine's constants and the codec's speed
 //! are moved by what they were wrong by. Must not know how a map is drawn.
 
+use super::library::Library;
 use super::loss::{self, Answers};
-use super::measured::Library;
 use super::plan::Refused;
 use super::platform::{Ask, Platform};
 use crate::config::CodecFile;
@@ -136,13 +136,9 @@ const EVEN: f64 = 0.02;
 /// By how much the measured speed of a codec may be off.
 const CODEC_SPEED: f64 = 0.1;
 
-/// Draws the map.
-///
-/// # Errors
-///
-/// When a name is not known, the codec's file is wrong, or a setting makes no
-/// sense.
-pub fn map(library: &Library, request: &MapRequest) -> Result<Map, MapError> {
+/// Draws the map. Fails when a name is not known, the codec's file is wrong, or
+/// a setting makes no sense.
+pub fn map(library: &Library, request: &MapRequest) -> Result<Map, Refused> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     check(request)?;
     let codec = Document::load(&codec_name(&request.codec))
@@ -152,15 +148,10 @@ pub fn map(library: &Library, request: &MapRequest) -> Result<Map, MapError> {
     let placement =
         Placement { tensor: request.tensor, attention_data: 1, expert_tensor: request.tensor, expert: 1 };
     if let Some(problem) = placement.problem(&platform.model) {
-        return Err(Refused::Serving(ServingError::Placement { problem }).into());
+        return Err(ServingError::Placement { problem }.into());
     }
-    platform.table(&placement, &platform.constants).map_err(|error| Refused::DoesNotFit {
-        model: request.ask.model.clone(),
-        precision: request.ask.precision.clone(),
-        gpus: request.tensor,
-        gpu: request.ask.gpu.clone(),
-        why: error.to_string(),
-    })?;
+    let table = platform.table(&placement, &platform.constants);
+    table.map_err(|error| request.ask.does_not_fit(request.tensor, error.to_string()))?;
     let answers = loss::answers(&request.ask.model, &request.codec, request.bits, &request.recorded)?;
     let all = Study { platform: &platform, request, codec, placement };
     let mut wanted = Vec::new();
@@ -182,26 +173,13 @@ pub fn map(library: &Library, request: &MapRequest) -> Result<Map, MapError> {
     })
 }
 
-/// Why there is no map.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MapError {
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error(transparent)]
-    File(#[from] Error),
-}
-
 /// A built-in codec without its folder, as the folder's.
 fn codec_name(name: &str) -> String {
     if name.contains('/') || name.ends_with(".toml") { name.to_owned() } else { format!("codecs/{name}") }
 }
 
-fn check(request: &MapRequest) -> Result<(), Refused> {
-    let setting = |name, value: f64, fits: bool, rule| match fits {
-        true => Ok(()),
-        false => Err(Refused::Serving(ServingError::Setting { name, value, rule })),
-    };
+fn check(request: &MapRequest) -> Result<(), ServingError> {
+    let setting = ServingError::setting;
     setting("bits", request.bits, request.bits > 0.0 && request.bits <= 16.0, "above 0 and at most 16")?;
     let codecs = request.codecs_per_gpu;
     setting("codecs-per-gpu", codecs, codecs > 0.0 && codecs.is_finite(), "above 0")?;
@@ -303,10 +281,7 @@ impl Study<'_> {
                     load_s: token_bytes / self.away_bytes_per_s(place),
                     ..CodedCache::default()
                 };
-                let loaded = self.shared(&table.clone().with_coded_cache(coded), load, moved);
-                // Who can read a prompt anew sooner than fetch its cache does so.
-                let anew = ClosedLoop { reuse: Reuse::default(), ..*load };
-                better(loaded, self.shared(&table, &anew, moved))
+                self.loaded(&table, coded, load, moved)
             }
         }
     }
@@ -336,9 +311,7 @@ impl Study<'_> {
             Place::Host | Place::Disk => {
                 let link_s = values * value_bytes / self.away_bytes_per_s(place);
                 let coded = CodedCache { load_s: beside(decode_s, link_s), ..CodedCache::default() };
-                let loaded = self.shared(&table.clone().with_coded_cache(coded), load, moved);
-                let anew = ClosedLoop { reuse: Reuse::default(), ..*load };
-                better(loaded, self.shared(&table, &anew, moved))
+                self.loaded(&table, coded, load, moved)
             }
             Place::Wire => {
                 let link_s = values * value_bytes / self.platform.gpu.network_bytes_per_s;
@@ -357,10 +330,16 @@ impl Study<'_> {
         }
     }
 
+    /// Caches are brought back as `coded` says; who can read a prompt anew sooner does so.
+    fn loaded(&self, table: &StepTable, coded: CodedCache, load: &ClosedLoop, moved: Moved) -> Option<Times> {
+        let loaded = self.shared(&table.clone().with_coded_cache(coded), load, moved);
+        let anew = ClosedLoop { reuse: Reuse::default(), ..*load };
+        better(loaded, self.shared(table, &anew, moved))
+    }
+
     fn shared(&self, table: &StepTable, load: &ClosedLoop, moved: Moved) -> Option<Times> {
         let engine = self.constants(moved);
-        let scene = Scene { table, engine: &engine, ranks: 1, prefill: None };
-        play(&scene, &Load::Closed(*load)).ok().map(times)
+        play(&Scene::alone(table, &engine), &Load::Closed(*load)).ok().map(times)
     }
 
     /// One worker reads prompts, one decodes.

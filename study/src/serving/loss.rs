@@ -60,11 +60,8 @@ struct Recording {
 
 /// What coding caches of `model` by `codec` at `bits` costs answers. Recordings
 /// are files of `trinity eval --kv … --json` of that very model; they take the
-/// place of built-in ones.
-///
-/// # Errors
-///
-/// When a recording cannot be read, or is of something else.
+/// place of built-in ones. Fails when a recording cannot be read, or is of
+/// something else.
 pub fn answers(model: &str, codec: &str, bits: f64, recordings: &[PathBuf]) -> Result<Answers, Error> {
     if !recordings.is_empty() {
         let own = recordings.iter().map(|path| recorded(model, path)).collect::<Result<Vec<_>, _>>()?;

@@ -4,16 +4,13 @@
 //! Knows the built-in engines, GPUs and models by name; must not know where
 //! rows come from or what they are held against.
 
-use crate::config::{
-    AcceleratorFile, ClassName, EngineFile, GenerationName, Launched, LaunchesFile, TransformerFile,
-};
-use crate::{Error, parallel};
-use std::collections::BTreeMap;
-use trinity_config::Document;
+use super::library::Library;
+use super::platform::{Ask, Platform};
+use crate::config::{ClassName, GenerationName, Launched, LaunchesFile};
+use crate::parallel;
 use trinity_sim::serving::ServingError;
 use trinity_sim::serving::replica::{
-    Accelerator, ClosedLoop, EngineConstants, Handoff, Load, Placement, PrefillWorkers, Reuse, Scene,
-    StepTable, Transformer, play, replay,
+    ClosedLoop, EngineConstants, Load, Placement, PrefillWorkers, Scene, StepTable, play, replay,
 };
 
 /// Requests that a benchmark sends for each one in flight (InferenceX: ten).
@@ -23,23 +20,11 @@ const WAVES: u32 = 10;
 /// InferenceX does; others are taken to be exact.
 const DRAWN: [(u32, u32); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
 
-/// Least share of a drawn length.
-const LEAST_DRAWN: f64 = 0.8;
-
 /// A chance of acceptance that no fit exceeds.
 const MOST_ACCEPTED: f64 = 0.98;
 
 /// A cache holds at least so many requests of the load: what ran, fitted.
 const LEAST_REQUESTS_CACHED: f64 = 4.0;
-
-/// Engines, GPUs and models that are built in.
-#[derive(Clone, Debug)]
-pub struct Library {
-    engines: BTreeMap<String, EngineFile>,
-    launches: BTreeMap<String, LaunchesFile>,
-    accelerators: BTreeMap<String, Accelerator>,
-    models: Vec<TransformerFile>,
-}
 
 /// What of an engine's constants a service meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +69,18 @@ pub struct Service {
 }
 
 impl Service {
+    fn ask(&self) -> Ask {
+        Ask {
+            model: self.model.clone(),
+            precision: self.precision.clone(),
+            gpu: self.gpu.clone(),
+            engine: self.engine.clone(),
+            version: self.version.clone(),
+            prompt_tokens: self.prompt_tokens,
+            answer_tokens: self.answer_tokens,
+        }
+    }
+
     /// What its launch is told apart by: of separate workers, those that decode.
     fn launched(&self) -> Launched<'_> {
         let (placement, separate) = match self.arrangement {
@@ -118,68 +115,6 @@ pub struct Expected {
 }
 
 impl Library {
-    /// Reads what is built in.
-    ///
-    /// # Errors
-    ///
-    /// When a built-in file is damaged.
-    pub fn load() -> Result<Self, Error> {
-        let mut library = Self {
-            engines: BTreeMap::new(),
-            launches: BTreeMap::new(),
-            accelerators: BTreeMap::new(),
-            models: Vec::new(),
-        };
-        for name in trinity_config::builtin::names() {
-            let Some((folder, short)) = name.split_once('/') else { continue };
-            match folder {
-                "engines" => {
-                    library.engines.insert(short.to_owned(), Document::load(name)?.read()?);
-                }
-                "launches" => {
-                    library.launches.insert(short.to_owned(), Document::load(name)?.read()?);
-                }
-                "accelerators" => {
-                    let file: AcceleratorFile = Document::load(name)?.read()?;
-                    if let Some(gpu) = file.resolve()? {
-                        library.accelerators.insert(short.to_owned(), gpu);
-                    }
-                }
-                "transformers" => library.models.push(Document::load(name)?.read()?),
-                _ => {}
-            }
-        }
-        Ok(library)
-    }
-
-    /// Engines by name.
-    pub fn engines(&self) -> &BTreeMap<String, EngineFile> {
-        &self.engines
-    }
-
-    /// This library with other constants of an engine.
-    #[must_use]
-    pub fn with_engine(mut self, name: &str, file: EngineFile) -> Self {
-        self.engines.insert(name.to_owned(), file);
-        self
-    }
-
-    /// The engine of that name; a sentence where there is none.
-    pub(super) fn engine(&self, name: &str) -> Result<&EngineFile, String> {
-        self.engines.get(name).ok_or_else(|| unknown("engine", name, self.engines.keys().map(String::as_str)))
-    }
-
-    pub(super) fn accelerator(&self, name: &str) -> Result<&Accelerator, String> {
-        let known = || unknown("GPU", name, self.accelerators.keys().map(String::as_str));
-        self.accelerators.get(&name.replace('_', "-")).ok_or_else(known)
-    }
-
-    pub(super) fn model(&self, name: &str) -> Result<&TransformerFile, String> {
-        let names = || self.models.iter().filter_map(|m| m.names.first()).map(String::as_str);
-        let found = self.models.iter().find(|m| m.names.iter().any(|own| own == name));
-        found.ok_or_else(|| unknown("model", name, names()))
-    }
-
     /// Which family of versions and which of its recipes for the first token
     /// `service` falls under; none where something of it is not known.
     pub fn recipe(&self, service: &Service) -> Option<Recipe> {
@@ -194,45 +129,24 @@ impl Library {
         parallel::map(services, |service| self.expect(service))
     }
 
-    /// What `service` is expected to do.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that says what the model lacks for it.
+    /// What `service` is expected to do. Fails with a sentence that
+    /// says what the model lacks for it.
     pub fn expect(&self, service: &Service) -> Result<Expected, String> {
-        let engine = self.engine(&service.engine)?;
-        let gpu = self.accelerator(&service.gpu)?;
-        let file = self.model(&service.model)?;
-        let model = file.resolve(&service.precision).ok_or_else(|| {
-            unknown("precision", &service.precision, file.formats.keys().map(String::as_str))
-        })?;
-        let constants = engine
-            .resolve(&service.version, gpu.generation, file.class())
-            .ok_or_else(|| format!("engine `{}` has no versions", service.engine))?;
-        let sixteen_bit = matches!(service.precision.as_str(), "bf16" | "int4");
-        let usual = if sixteen_bit { 2.0 } else { engine.kv_bytes(gpu.generation) };
+        let mut platform = self.platform(&service.ask())?;
         let none = LaunchesFile::default();
         let launches = self.launches.get(&service.engine).unwrap_or(&none);
-        let acceptance = engine.constants.draft_acceptance.min(MOST_ACCEPTED);
-        let (constants, kv_bytes) = launches.settle(constants, &service.launched(), acceptance);
-        let kv_bytes = kv_bytes.unwrap_or(usual);
-        let asked = Asked { service, gpu, model, engine, launches, constants, kv_bytes };
-        asked.answer().map_err(|error| error.to_string())
+        let acceptance = platform.engine.constants.draft_acceptance.min(MOST_ACCEPTED);
+        let (constants, kv_bytes) = launches.settle(platform.constants, &service.launched(), acceptance);
+        platform.constants = constants;
+        platform.kv_value_bytes = kv_bytes.unwrap_or(platform.kv_value_bytes);
+        Asked { service, platform, launches }.answer().map_err(|error| error.to_string())
     }
-}
-
-pub(super) fn unknown<'a>(kind: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    format!("{kind} `{name}` is not known; known: {}", names.collect::<Vec<_>>().join(", "))
 }
 
 struct Asked<'a> {
     service: &'a Service,
-    gpu: &'a Accelerator,
-    model: Transformer,
-    engine: &'a EngineFile,
+    platform: Platform<'a>,
     launches: &'a LaunchesFile,
-    constants: EngineConstants,
-    kv_bytes: f64,
 }
 
 impl Asked<'_> {
@@ -245,16 +159,12 @@ impl Asked<'_> {
 
     fn load(&self, concurrency: u32) -> ClosedLoop {
         let (prompt, answer) = (self.service.prompt_tokens, self.service.answer_tokens);
-        let least = if DRAWN.contains(&(prompt, answer)) { LEAST_DRAWN } else { 1.0 };
-        let range = |tokens: u32| ((f64::from(tokens) * least).max(1.0), f64::from(tokens).max(1.0));
-        ClosedLoop {
-            concurrency,
-            requests: concurrency.saturating_mul(WAVES),
-            prompt: range(prompt),
-            answer: range(answer),
-            reuse: Reuse::default(),
-            seed: 12_345,
+        let load = self.service.ask().load(concurrency, WAVES);
+        if DRAWN.contains(&(prompt, answer)) {
+            return load;
         }
+        let exact = |(_, most): (f64, f64)| (most, most);
+        ClosedLoop { prompt: exact(load.prompt), answer: exact(load.answer), ..load }
     }
 
     fn table(
@@ -262,8 +172,8 @@ impl Asked<'_> {
         placement: &Placement,
         constants: &EngineConstants,
     ) -> Result<(StepTable, bool), ServingError> {
-        let (gpu, model) = (self.gpu, &self.model);
-        match StepTable::new(gpu, model, placement, constants, self.kv_bytes) {
+        let Platform { gpu, ref model, kv_value_bytes, .. } = self.platform;
+        match self.platform.table(placement, constants) {
             Ok(table) => {
                 let load = self.load(1);
                 let least = LEAST_REQUESTS_CACHED * (load.prompt.1 + load.answer.1);
@@ -271,7 +181,8 @@ impl Asked<'_> {
                 Ok((table.with_cache_tokens(tokens), false))
             }
             Err(ServingError::NoRoom { .. }) => {
-                let table = StepTable::without_memory_limit(gpu, model, placement, constants, self.kv_bytes)?;
+                let table =
+                    StepTable::without_memory_limit(gpu, model, placement, constants, kv_value_bytes)?;
                 Ok((table, true))
             }
             Err(error) => Err(error),
@@ -279,22 +190,22 @@ impl Asked<'_> {
     }
 
     fn aggregated(&self, placement: &Placement) -> Result<Expected, ServingError> {
-        let (table, beyond_memory) = self.table(placement, &self.constants)?;
+        let (table, beyond_memory) = self.table(placement, &self.platform.constants)?;
         let ranks = f64::from(placement.attention_data);
         let concurrency = (f64::from(self.service.concurrency) / ranks).round().max(1.0) as u32;
         // One rank is played; all of them write through one process.
-        let stream_s = self.constants.stream_s * ranks;
-        let constants = EngineConstants { stream_s, ..self.constants };
+        let stream_s = self.platform.constants.stream_s * ranks;
+        let constants = EngineConstants { stream_s, ..self.platform.constants };
         let played = replay(&table, &constants, &self.load(concurrency))?;
         Ok(Expected { ttft_s: played.ttft_s, tpot_s: played.tpot_s, beyond_memory })
     }
 
     fn disaggregated(&self, prefill: &Workers, decode: &Workers) -> Result<Expected, ServingError> {
-        let split = self.engine.constants;
-        let reading = split.reading(self.constants);
+        let (split, shared) = (self.platform.engine.constants, self.platform.constants);
+        let reading = split.reading(shared);
         let ranks = decode.count.saturating_mul(decode.placement.attention_data).max(1);
         let batch = self.launches.split_batch(&self.service.launched(), prefill.count, decode.count);
-        let writing = split.writing(self.constants, self.service.greatest_concurrency / ranks, batch);
+        let writing = split.writing(shared, self.service.greatest_concurrency / ranks, batch);
         let (prompts, one) = self.table(&prefill.placement, &reading)?;
         let (answers, other) = self.table(&decode.placement, &writing)?;
         let scene = Scene {
@@ -306,10 +217,7 @@ impl Asked<'_> {
                 engine: &reading,
                 workers: prefill.count,
                 ranks: prefill.placement.attention_data,
-                handoff: Handoff {
-                    fixed_s: split.handoff_ms * 1e-3,
-                    token_s: prompts.kv_token_bytes() / self.gpu.network_bytes_per_s,
-                },
+                handoff: self.platform.handoff(prompts.kv_token_bytes()),
             }),
         };
         let played = play(&scene, &Load::Closed(self.load(self.service.concurrency)))?;

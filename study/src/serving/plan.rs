@@ -4,12 +4,12 @@
 //!
 //! Must not know how an answer is shown.
 
-use super::measured::Library;
+use super::library::Library;
 use super::platform::{Ask, Platform, USUAL_WAVES, named};
 use crate::parallel;
 use serde::Serialize;
 use trinity_sim::serving::replica::{
-    Candidate, ClosedLoop, Deployment, Found, Goal, Load, Nearest, Placement, Pool, PrefillWorkers, Replayed,
+    Candidate, ClosedLoop, Deployment, Found, Goal, Load, Nearest, Placement, PrefillWorkers, Replayed,
     Scene, Stage, Watched, search, watch,
 };
 use trinity_sim::serving::{BOUND, Convergence, ServingError};
@@ -69,7 +69,7 @@ pub struct Ranked {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     #[error("{0}")]
@@ -89,17 +89,24 @@ pub enum Refused {
     },
     #[error(transparent)]
     Serving(#[from] ServingError),
+    /// A codec, a recording or a trace that cannot be read.
+    #[error(transparent)]
+    File(#[from] crate::Error),
+}
+
+impl Ask {
+    /// The model does not fit so many GPUs, and why.
+    pub(super) fn does_not_fit(&self, gpus: u32, why: String) -> Refused {
+        let Self { model, precision, gpu, .. } = self.clone();
+        Refused::DoesNotFit { model, precision, gpus, gpu, why }
+    }
 }
 
 /// Candidates that are played for each one that is shown.
 const PLAYED_PER_SHOWN: usize = 2;
 
-/// Finds the best deployments.
-///
-/// # Errors
-///
-/// When a name is not known, the model does not fit, or nothing keeps the
-/// objectives: then the nearest is named.
+/// Finds the best deployments. Fails when a name is not known, the model does
+/// not fit, or nothing keeps the objectives: then the nearest is named.
 pub fn find(library: &Library, request: &DeploymentRequest) -> Result<DeploymentOutcome, Refused> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     check(request)?;
@@ -144,9 +151,7 @@ pub fn find(library: &Library, request: &DeploymentRequest) -> Result<Deployment
 }
 
 fn check(request: &DeploymentRequest) -> Result<(), ServingError> {
-    let setting = |name, value: f64, fits: bool, rule| {
-        if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
-    };
+    let setting = ServingError::setting;
     setting("gpus", f64::from(request.gpus), request.gpus > 0, "at least 1")?;
     setting("concurrency", f64::from(request.most_concurrency), request.most_concurrency > 0, "at least 1")?;
     let tokens = request.ask.prompt_tokens.min(request.ask.answer_tokens);
@@ -213,23 +218,17 @@ fn candidates(platform: &Platform, request: &DeploymentRequest) -> Result<Vec<Ca
     if both.is_empty() {
         return Err(match why {
             Some(ServingError::Unmeasured { gpu, why }) => ServingError::Unmeasured { gpu, why }.into(),
-            why => Refused::DoesNotFit {
-                model: request.ask.model.clone(),
-                precision: request.ask.precision.clone(),
-                gpus: request.gpus,
-                gpu: request.ask.gpu.clone(),
-                why: why.map_or_else(|| "no placement divides it".into(), |error| error.to_string()),
-            },
+            why => {
+                let why = why.map_or_else(|| "no placement divides it".into(), |error| error.to_string());
+                request.ask.does_not_fit(request.gpus, why)
+            }
         });
     }
     let mut list = Vec::new();
     for (placement, stage) in &both {
         let replicas = request.gpus / stage.gpus;
-        let pool = Pool::Shared(Box::new(Stage { replicas, ..stage.clone() }));
-        list.push(Candidate {
-            name: format!("{replicas} × {}", named(placement)),
-            deployment: Deployment { pool },
-        });
+        let deployment = Deployment::Shared(Box::new(Stage { replicas, ..stage.clone() }));
+        list.push(Candidate { name: format!("{replicas} × {}", named(placement)), deployment });
     }
     for (reading, prefill) in &prompts {
         for (writing, decode) in &answers {
@@ -254,15 +253,13 @@ fn splits(
         if others == 0 || left(workers + 1) == others {
             continue;
         }
-        let pool = Pool::Split {
+        let deployment = Deployment::Split {
             prefill: Box::new(Stage { replicas: workers, ..prefill.clone() }),
             decode: Box::new(Stage { replicas: others, ..decode.clone() }),
             handoff: platform.handoff(prefill.table.kv_token_bytes()),
         };
-        list.push(Candidate {
-            name: format!("{workers} × {} : {others} × {}", named(reading), named(writing)),
-            deployment: Deployment { pool },
-        });
+        let name = format!("{workers} × {} : {others} × {}", named(reading), named(writing));
+        list.push(Candidate { name, deployment });
     }
 }
 
@@ -323,9 +320,9 @@ fn steady(deployment: &Deployment, request: &DeploymentRequest, concurrency: u32
 
 /// Attention ranks that decode.
 fn ranks(deployment: &Deployment) -> f64 {
-    match &deployment.pool {
-        Pool::Shared(_) => 1.0,
-        Pool::Split { decode, .. } => f64::from(decode.replicas * decode.ranks),
+    match deployment {
+        Deployment::Shared(_) => 1.0,
+        Deployment::Split { decode, .. } => f64::from(decode.replicas * decode.ranks),
     }
 }
 
@@ -339,16 +336,16 @@ fn played(
     let asked = |load: ClosedLoop| {
         Load::Closed(ClosedLoop { requests: load.concurrency.saturating_mul(waves), ..load })
     };
-    match &deployment.pool {
-        Pool::Shared(stage) => {
+    match deployment {
+        Deployment::Shared(stage) => {
             let slots = f64::from(stage.replicas * stage.ranks).max(1.0);
             let own = (f64::from(load.concurrency) / slots).ceil().max(1.0) as u32;
             let busy = slots.min(f64::from(load.concurrency));
-            let scene = Scene { table: &stage.table, engine: &stage.engine, ranks: 1, prefill: None };
+            let scene = Scene::alone(&stage.table, &stage.engine);
             let (out, watched) = watch(&scene, &asked(ClosedLoop { concurrency: own, ..*load }), BOUND)?;
             Ok((out, watched, busy))
         }
-        Pool::Split { prefill, decode, handoff } => {
+        Deployment::Split { prefill, decode, handoff } => {
             let workers = PrefillWorkers {
                 table: &prefill.table,
                 engine: &prefill.engine,

@@ -3,7 +3,7 @@
 //!
 //! Must not know what is asked of a service, or how an answer is shown.
 
-use super::measured::Library;
+use super::library::Library;
 use crate::config::EngineFile;
 use serde::Serialize;
 use trinity_sim::serving::ServingError;
@@ -38,17 +38,14 @@ pub struct Platform<'a> {
 }
 
 impl Library {
-    /// Resolves names.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names what is not known, and what is.
+    /// Resolves names. Fails with a sentence that names what is not known, and
+    /// what is.
     pub fn platform(&self, ask: &Ask) -> Result<Platform<'_>, String> {
         let engine = self.engine(&ask.engine)?;
         let gpu = self.accelerator(&ask.gpu)?;
         let file = self.model(&ask.model)?;
         let model = file.resolve(&ask.precision).ok_or_else(|| {
-            super::measured::unknown("precision", &ask.precision, file.formats.keys().map(String::as_str))
+            super::library::unknown("precision", &ask.precision, file.formats.keys().map(String::as_str))
         })?;
         let constants = engine
             .resolve(&ask.version, gpu.generation, file.class())
@@ -60,11 +57,7 @@ impl Library {
 }
 
 impl Platform<'_> {
-    /// The table of a placement.
-    ///
-    /// # Errors
-    ///
-    /// As [`StepTable::new`].
+    /// The table of a placement. Fails as [`StepTable::new`].
     pub fn table(
         &self,
         placement: &Placement,

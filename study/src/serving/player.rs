@@ -3,7 +3,7 @@
 //!
 //! Must not know how an answer is shown.
 
-use super::measured::Library;
+use super::library::Library;
 use super::plan::Refused;
 use super::platform::{Ask, named};
 use super::trace;
@@ -81,29 +81,9 @@ pub struct PlayOutcome {
     pub extrapolated: Vec<String>,
 }
 
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlayError {
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error(transparent)]
-    Trace(#[from] Error),
-}
-
-impl From<ServingError> for PlayError {
-    fn from(error: ServingError) -> Self {
-        Self::Refused(error.into())
-    }
-}
-
-/// Plays the load.
-///
-/// # Errors
-///
-/// When a name is not known, the model does not fit, the placement does not
-/// divide, or a trace is none.
-pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, PlayError> {
+/// Plays the load. Fails when a name is not known, the model does not fit, the
+/// placement does not divide, or a trace is none.
+pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, Refused> {
     let platform = library.platform(&request.ask).map_err(Refused::Unknown)?;
     let gpus = request.tensor.saturating_mul(request.attention_data);
     let expert = request.expert.max(1);
@@ -119,16 +99,10 @@ pub fn run(library: &Library, request: &PlayRequest) -> Result<PlayOutcome, Play
     };
     let constants = constants(platform.constants, platform.gpu.host_bytes_per_s, request)?;
     let table = platform.table(&placement, &constants).map_err(|error| match error {
-        ServingError::NoRoom { .. } => Refused::DoesNotFit {
-            model: request.ask.model.clone(),
-            precision: request.ask.precision.clone(),
-            gpus,
-            gpu: request.ask.gpu.clone(),
-            why: error.to_string(),
-        },
+        ServingError::NoRoom { .. } => request.ask.does_not_fit(gpus, error.to_string()),
         other => other.into(),
     })?;
-    let scene = Scene { table: &table, engine: &constants, ranks: 1, prefill: None };
+    let scene = Scene::alone(&table, &constants);
     let first = match &request.arrivals {
         Arrivals::Concurrency(concurrency) => {
             Asked::Closed(closed(request, concurrency.div_ceil(request.attention_data.max(1))))
@@ -213,9 +187,7 @@ fn constants(
     host_bytes_per_s: f64,
     request: &PlayRequest,
 ) -> Result<EngineConstants, ServingError> {
-    let setting = |name, value: f64, fits: bool, rule| {
-        if fits { Ok(()) } else { Err(ServingError::Setting { name, value, rule }) }
-    };
+    let setting = ServingError::setting;
     let draft = request.draft.map(|(tokens, acceptance, cost)| Draft { tokens, acceptance, cost });
     if let Some(draft) = draft {
         setting("drafted tokens", draft.tokens, draft.tokens >= 1.0 && draft.tokens <= 64.0, "1 to 64")?;
@@ -260,9 +232,7 @@ fn drawn(
     rate: f64,
     count: usize,
 ) -> Result<Vec<trinity_sim::serving::ServingRequest>, ServingError> {
-    if !(rate > 0.0 && rate.is_finite()) {
-        return Err(ServingError::Setting { name: "rate", value: rate, rule: "above zero" });
-    }
+    ServingError::setting("rate", rate, rate > 0.0 && rate.is_finite(), "above zero")?;
     let range = |most: u32| Lengths::Uniform { least: (most - most / 5).max(1), most };
     let (prompt, output) = (range(request.ask.prompt_tokens), range(request.ask.answer_tokens));
     let mut list = Stream::Drawn { seed: request.seed, prompt, output }.first(count)?;

@@ -1,9 +1,9 @@
 //! Pieces of work by which the speed of predictions is told.
 
-use super::measured::Library;
+use super::library::Library;
 use super::platform::{Ask, USUAL_WAVES};
 use std::hint::black_box;
-use trinity_sim::serving::replica::{ClosedLoop, Deployment, Placement, Pool, Stage, predict, replay};
+use trinity_sim::serving::replica::{ClosedLoop, Deployment, Placement, Stage, predict, replay};
 
 /// What one step of a measurement of speed repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,8 @@ impl Ask {
     }
 }
 
-/// Does one piece of work; how much it was.
-///
-/// # Errors
-///
-/// A sentence where the service cannot run.
+/// Does one piece of work; how much it was. Refuses a service that cannot run
+/// with a sentence.
 pub fn speed(library: &Library, ask: &Ask, which: Speed) -> Result<u64, String> {
     let platform = library.platform(ask)?;
     let placement = Placement { tensor: 4, attention_data: 1, expert_tensor: 4, expert: 1 };
@@ -47,12 +44,12 @@ pub fn speed(library: &Library, ask: &Ask, which: Speed) -> Result<u64, String> 
         Ok(Stage { table, engine: platform.constants, replicas: 2, ranks: 1, gpus: 4 })
     };
     let stage = build()?;
-    let deployment = Deployment { pool: Pool::Shared(Box::new(stage.clone())) };
+    let deployment = Deployment::Shared(Box::new(stage.clone()));
     let load = |concurrency| ask.load(concurrency, USUAL_WAVES);
     match which {
         Speed::Tables => {
             for concurrency in CONCURRENCIES {
-                let own = Deployment { pool: Pool::Shared(Box::new(build()?)) };
+                let own = Deployment::Shared(Box::new(build()?));
                 black_box(predict(&own, &load(concurrency)));
             }
             Ok(CONCURRENCIES.len() as u64)

@@ -17,7 +17,7 @@ const SETTING: &str = "study.serving.trace";
 
 /// The trace that a study names: beside the file that names it.
 pub fn path(document: &Document) -> Option<PathBuf> {
-    let setting = document.settings().into_iter().find(|setting| setting.path == SETTING)?;
+    let setting = document.setting(SETTING)?;
     let name = setting.value.trim_matches('"').to_owned();
     let beside = Path::new(&setting.place.source.name);
     let folder = beside.parent().filter(|_| beside.extension().is_some_and(|ending| ending == "toml"));
@@ -40,24 +40,15 @@ pub fn of_file(path: &Path) -> Result<Vec<ServingRequest>, Diagnostic> {
     let name = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => parse(Source { name, text }),
-        Err(error) => Err(Diagnostic {
-            message: format!("cannot read the trace `{name}`: {error}"),
-            place: None,
-            label: String::new(),
-            help: Some("a trace is a CSV of arrival_s,prompt_tokens,output_tokens".into()),
-            others: Box::default(),
-        }),
+        Err(error) => Err(Diagnostic::new(format!("cannot read the trace `{name}`: {error}"))
+            .help(Some("a trace is a CSV of arrival_s,prompt_tokens,output_tokens"))),
     }
 }
 
 fn parse(source: Source) -> Result<Vec<ServingRequest>, Diagnostic> {
     let source = Arc::new(source);
-    let wrong = |span: Range<usize>, message: String, label: &str| Diagnostic {
-        message,
-        place: Some(Place { source: source.clone(), span }),
-        label: label.to_owned(),
-        help: None,
-        others: Box::default(),
+    let wrong = |span: Range<usize>, message: String, label: &str| {
+        Diagnostic::new(message).at(&Place { source: source.clone(), span }).label(label)
     };
     let mut lines = lines(&source.text);
     let (header_at, header) = lines.next().unwrap_or((0, ""));

@@ -225,11 +225,8 @@ impl Study {
         pairs.map(|(path, label)| (path.to_owned(), label.to_owned())).collect()
     }
 
-    /// One point with the formula behind each line.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such point, or it cannot run.
+    /// One point with the formula behind each line. Fails where there is no
+    /// such point, or it cannot run.
     pub fn explain(&self, index: u64) -> Result<Explanation, Error> {
         let len = self.plan.space.len();
         if index >= len {

@@ -2,9 +2,10 @@
 //! and why none of them may run. Knows nothing of fronts or tables.
 
 use crate::config::SweepFile;
+use crate::config::measured::{Replaced, Value};
 use crate::{Error, Progress, Shard};
 use serde::{Deserialize, Serialize};
-use trinity_config::{Checked, Complaint, Document};
+use trinity_config::{Complaint, Document};
 use trinity_numeric::hash::Fnv1a;
 use trinity_sim::Reason;
 #[cfg(not(feature = "threads"))]
@@ -13,18 +14,6 @@ use trinity_sim::sweep::{Accumulator, Headline, SweepPlan, evaluate, headline, p
 
 #[cfg(feature = "hwcodec")]
 use crate::calibration::Measurements;
-
-/// One value that a measurement replaced.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Replaced {
-    pub scenario: String,
-    pub path: String,
-    /// As the configuration had it.
-    pub before: String,
-    pub value: String,
-    /// Device, driver, date and spread.
-    pub source: String,
-}
 
 /// A sweep to load.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -64,25 +53,18 @@ pub struct Answer {
 }
 
 impl Study {
-    /// Reads a sweep and plans it.
-    ///
-    /// # Errors
-    ///
-    /// Where the file or a value set over it is wrong, pointing at it.
+    /// Reads a sweep and plans it. Fails where the file or a value set over it
+    /// is wrong, pointing at it.
     pub fn load(request: &SweepRequest) -> Result<Self, Error> {
-        let mut document = match &request.text {
+        let document = match &request.text {
             Some(text) => Document::parse(&request.sweep, text)?,
             None => Document::load(&request.sweep)?,
         };
-        for assignment in &request.sets {
-            document.set(assignment)?;
-        }
-        Self::read(request.clone(), document)
+        Self::read(request.clone(), document.with(&request.sets)?)
     }
 
     fn read(request: SweepRequest, document: Document) -> Result<Self, Error> {
-        let file: SweepFile = document.read()?;
-        file.check(&document)?;
+        let file: SweepFile = document.checked()?;
         let plan = file.plan(&document, request.top)?;
         let replaced = of_runs(&file, &document)?;
         Ok(Self {
@@ -98,13 +80,9 @@ impl Study {
     }
 
     /// The study with one more value set over its file, and what was measured.
-    ///
-    /// # Errors
-    ///
-    /// Where the value cannot stand there.
+    /// Fails where the value cannot stand there.
     pub fn with(&self, assignment: &str) -> Result<Self, Error> {
-        let mut document = self.document.clone();
-        document.set(assignment)?;
+        let document = self.document.clone().with(&[assignment])?;
         let sets = self.sets.iter().cloned().chain([assignment.to_owned()]).collect();
         let request = SweepRequest { sweep: self.name.clone(), text: None, sets, top: self.plan.top };
         let study = Self::read(request, document)?;
@@ -160,11 +138,7 @@ impl Study {
         Answer { unit_tokens_per_s: unit, headline }
     }
 
-    /// Evaluates every point.
-    ///
-    /// # Errors
-    ///
-    /// Where the work is no longer wanted.
+    /// Evaluates every point. Fails where the work is no longer wanted.
     pub fn accumulate(&self, progress: &dyn Progress) -> Result<Accumulator, Error> {
         let mut accumulated = self.accumulate_shard(Shard::WHOLE, progress)?;
         accumulated.sort();
@@ -172,11 +146,8 @@ impl Study {
     }
 
     /// Evaluates the points of one part; parts are merged with
-    /// [`Accumulator::merge`] and sorted once.
-    ///
-    /// # Errors
-    ///
-    /// Where the work is no longer wanted.
+    /// [`Accumulator::merge`] and sorted once. Fails where the work is no
+    /// longer wanted.
     pub fn accumulate_shard(&self, part: Shard, progress: &dyn Progress) -> Result<Accumulator, Error> {
         let plan = &self.plan;
         let mut accumulated = Accumulator::new(plan);
@@ -205,11 +176,8 @@ impl Study {
     }
 
     /// A value of which no point can ever run is a mistake in the file, and
-    /// so is a sweep without any point that runs.
-    ///
-    /// # Errors
-    ///
-    /// Where no point runs, pointing at the value that most fail by.
+    /// so is a sweep without any point that runs. Fails where no point runs,
+    /// pointing at the value that most fail by.
     pub fn refuse_nonsense(&self, accumulated: &Accumulator) -> Result<(), Error> {
         if accumulated.feasible > 0 {
             return Ok(());
@@ -239,18 +207,10 @@ pub(crate) fn of_runs(file: &SweepFile, document: &Document) -> Result<Vec<Repla
     let mut replaced = Vec::new();
     for (at, scenario) in file.scenarios.iter().enumerate() {
         let seen = file.as_seen_by(document, at)?;
-        let settings = seen.document.settings();
-        for value in file.of_runs(&seen.document, at, &seen.file.study)? {
-            let path = format!("study.{}", value.path);
-            let setting = settings.iter().find(|setting| setting.path == path);
-            replaced.push(Replaced {
-                scenario: scenario.name.clone(),
-                path: value.path.into(),
-                before: setting.map_or_else(|| "not said".into(), |setting| setting.value.clone()),
-                value: value.text,
-                source: value.note,
-            });
-        }
+        let values = file.of_runs(&seen.document, at, &seen.file.study)?;
+        let own =
+            |value: &Value| value.replaced(&scenario.name, &seen.document, "study.", value.note.clone());
+        replaced.extend(values.iter().map(own));
     }
     Ok(replaced)
 }

@@ -73,11 +73,7 @@ fn an_estimate_of_a_sweeps_own_study_is_its_base_point() {
 fn estimated(overrides: &[&str]) -> Result<estimate::EstimateOutcome, Error> {
     let job = "phase = \"training\"\nsequence = 2048\nreplica-batch = 8\nrecompute = \"full\"\n\
                llm = { extends = \"llms/pythia-160m\" }\n[parallelism]\ndata = 8\n";
-    estimate::estimate(&estimate::EstimateRequest {
-        cluster: Part::Named("clusters/dgx-h100".into()),
-        job: Part::Text { name: "job".into(), text: job.into() },
-        overrides: overrides.iter().map(|&text| text.into()).collect(),
-    })
+    crate::estimated("clusters/dgx-h100", job, overrides)
 }
 
 #[test]
@@ -163,12 +159,7 @@ fn an_estimate_takes_the_curves_of_the_gpu_that_was_measured() {
     let measurements = Measurements::read(std::path::Path::new(file)).unwrap();
     let study = |cluster: &str| {
         let job = "phase = \"prefill\"\nsequence = 4096\nllm = { extends = \"llms/llama-3-8b\" }\n";
-        let request = estimate::EstimateRequest {
-            cluster: Part::Named(cluster.into()),
-            job: Part::Text { name: "job.toml".into(), text: job.into() },
-            overrides: Vec::new(),
-        };
-        estimate::Study::load(&request).unwrap()
+        crate::asked(cluster, job, &[]).unwrap()
     };
     let plain = study("clusters/dgx-h200");
     let (measured, replaced) = plain.clone().calibrated(&measurements).unwrap();

@@ -9,10 +9,7 @@ use trinity_study::config::{
 use trinity_study::kernels;
 
 fn read<T: serde::de::DeserializeOwned + Checked>(name: &str) -> T {
-    let document = Document::load(name).unwrap_or_else(|d| panic!("{d}"));
-    let file: T = document.read().unwrap_or_else(|d| panic!("{d}"));
-    file.check(&document).unwrap_or_else(|d| panic!("{d}"));
-    file
+    T::load(name).unwrap_or_else(|d| panic!("{d}"))
 }
 
 #[test]
@@ -96,7 +93,7 @@ fn model_sizes_are_the_published_ones() {
 #[test]
 fn the_technology_file_says_what_the_silicon_model_was_held_against_table_3_with() {
     let file: TechnologyFile = read("technologies/asap7");
-    assert_eq!(file.resolve(), trinity_silicon::stages::Technology::ASAP7);
+    assert_eq!(file.0, trinity_silicon::stages::Technology::ASAP7);
 }
 
 #[test]
@@ -118,13 +115,9 @@ fn codec_files_say_what_table_3_prints() {
 
 /// Area, power and throughput of the encoder made of stages, after `sets`.
 fn staged(sets: &[&str]) -> trinity_sim::Codec {
-    let mut document = Document::load("codecs/h264-stages").unwrap();
-    for set in sets {
-        document.set(set).unwrap_or_else(|d| panic!("{d}"));
-    }
-    let file: CodecFile = document.read().unwrap_or_else(|d| panic!("{d}"));
-    file.check(&document).unwrap_or_else(|d| panic!("{d}"));
-    file.resolve()
+    let document = Document::load("codecs/h264-stages").and_then(|document| document.with(sets));
+    let file = document.and_then(|document| document.checked::<CodecFile>());
+    file.unwrap_or_else(|d| panic!("{d}")).resolve()
 }
 
 #[test]
@@ -150,9 +143,8 @@ fn a_codec_made_of_stages_costs_what_its_stages_cost() {
 
 #[test]
 fn a_stage_that_the_design_lacks_is_refused() {
-    let mut document = Document::load("codecs/h264-stages").unwrap();
-    document.set("encoder.stages.without=[\"cabac-core\"]").unwrap();
-    let file: CodecFile = document.read().unwrap();
-    let complaint = file.check(&document).unwrap_err().to_string();
+    let document = Document::load("codecs/h264-stages").unwrap();
+    let document = document.with(&["encoder.stages.without=[\"cabac-core\"]"]).unwrap();
+    let complaint = document.checked::<CodecFile>().unwrap_err().to_string();
     assert!(complaint.contains("no stage `cabac-core`") && complaint.contains("cavlc"), "{complaint}");
 }

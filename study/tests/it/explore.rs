@@ -1,5 +1,6 @@
 //! The whole chain, held against its parts run one after the other.
 
+use std::sync::LazyLock;
 use trinity_numeric::random::Lcg;
 use trinity_study::explore::{
     Edge, Exploration, ExploreRequest, QUALITY, TOLERANCE, Training, built_in, explore,
@@ -35,7 +36,13 @@ fn input_tensors(names: &[&str]) -> Vec<InputTensor> {
     file.entries().iter().map(|entry| InputTensor::new(entry.clone(), "test").unwrap()).collect()
 }
 
-const ALL: [&str; 5] = ["a.weight", "k_cache", "boundary.1.activation", "a.weight.grad", "boundary.1.grad"];
+/// One of each class.
+fn all() -> &'static [InputTensor] {
+    static ALL: LazyLock<Vec<InputTensor>> = LazyLock::new(|| {
+        input_tensors(&["a.weight", "k_cache", "boundary.1.activation", "a.weight.grad", "boundary.1.grad"])
+    });
+    &ALL
+}
 
 /// The paper's own setting.
 const PAPER: &str = "sweeps/llama-7b";
@@ -71,12 +78,11 @@ fn refused(request: &ExploreRequest<'_>) -> (String, String) {
 
 #[test]
 fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
-    let input_tensors = input_tensors(&ALL);
-    let explored = found(&request(&input_tensors, &["three-in-one", "line", "trinity-static"]));
+    let explored = found(&request(all(), &["three-in-one", "line", "trinity-static"]));
     // Bits, by compare.
     let compared = compare::compare(
         &compare::ComparisonRequest {
-            input_tensors: &input_tensors,
+            input_tensors: all(),
             codecs: ["h264", "line-rtl", "trinity-static"].map(String::from).to_vec(),
             turns: vec![Turn::None],
             targets: vec![Rate::Nmse(0.01)],
@@ -96,7 +102,7 @@ fn the_answer_is_what_compare_price_and_sweep_give_by_hand() {
         assert_eq!(row.bits_per_value, Some(bits(row.class, &row.coder)), "{row:?}");
     }
     // Silicon of what nobody built, by price.
-    let coded: Vec<Entry> = input_tensors
+    let coded: Vec<Entry> = all()
         .iter()
         .map(|subject| subject.entry.clone())
         .filter(|entry| entry.class() != Class::KvCache)
@@ -207,8 +213,7 @@ fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, "extends = \"profiles/trinity-static\"\nname = \"some-other-name\"\n").unwrap();
-    let input_tensors = input_tensors(&ALL);
-    let found = found(&request(&input_tensors, &["trinity-static", path.to_str().unwrap()]));
+    let found = found(&request(all(), &["trinity-static", path.to_str().unwrap()]));
     assert_eq!(found.silicon[1].candidate, "mine");
     assert!(found.silicon[1].encoder.area_mm2 > 0.0);
     assert_eq!(found.silicon[0].encoder, found.silicon[1].encoder);
@@ -216,12 +221,9 @@ fn a_profile_of_ones_own_is_priced_as_the_profile_it_copies() {
 
 #[test]
 fn another_node_scales_a_codec_once() {
-    let input_tensors = input_tensors(&ALL);
     let at = |node: Option<&str>| {
-        let found = found(&ExploreRequest {
-            node: node.map(String::from),
-            ..request(&input_tensors, &["three-in-one"])
-        });
+        let found =
+            found(&ExploreRequest { node: node.map(String::from), ..request(all(), &["three-in-one"]) });
         let best = found.rankings.iter().find(|one| one.scenario == "three-in-one").unwrap().clone();
         let split = best.split.unwrap();
         let codecs = split.codec * best.best.unwrap().estimate.area_mm2 / f64::from(split.gpus);
@@ -236,8 +238,7 @@ fn another_node_scales_a_codec_once() {
 
 #[test]
 fn earlier_rows_are_not_measured_again() {
-    let input_tensors = input_tensors(&ALL);
-    let request = request(&input_tensors, &["line"]);
+    let request = request(all(), &["line"]);
     let first = explore(&request, &|_| (), &Silent).unwrap();
     let measured = std::sync::atomic::AtomicUsize::new(0);
     let count = |_: &trinity_tensor::compare::ComparisonRow| {
@@ -263,30 +264,24 @@ fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
 
 #[test]
 fn a_budget_below_the_smallest_point_is_refused_with_that_point() {
-    let input_tensors = input_tensors(&ALL);
-    let (message, help) =
-        refused(&ExploreRequest { budget_mm2: Some(100.0), ..request(&input_tensors, &["line"]) });
+    let (message, help) = refused(&ExploreRequest { budget_mm2: Some(100.0), ..request(all(), &["line"]) });
     assert!(message.contains("nothing fits into 100 mm²") && message.contains("of GPUs"), "{message}");
     assert!(help.contains("--budget of"), "{help}");
 }
 
 #[test]
 fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
-    let input_tensors = input_tensors(&ALL);
-    let (message, help) = refused(&request(&input_tensors, &["rtn-128g"]));
+    let (message, help) = refused(&request(all(), &["rtn-128g"]));
     assert!(message.contains("nothing is known of the silicon of `rtn-128g`"), "{message}");
     assert!(help.contains("rtn-128g=codecs/"), "{help}");
-    let priced = found(&request(&input_tensors, &["rtn-128g=codecs/line-lanes"]));
+    let priced = found(&request(all(), &["rtn-128g=codecs/line-lanes"]));
     assert_eq!(priced.silicon[0].source, "codecs/line-lanes");
 }
 
 #[test]
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
-    let input_tensors = input_tensors(&ALL);
-    let (message, help) = refused(&ExploreRequest {
-        quality: Rate::Bits(0.001).into(),
-        ..request(&input_tensors, &["line", "h264"])
-    });
+    let (message, help) =
+        refused(&ExploreRequest { quality: Rate::Bits(0.001).into(), ..request(all(), &["line", "h264"]) });
     assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
     assert!(help.contains("more bits"), "{help}");
 }
@@ -308,13 +303,12 @@ fn gain(found: &Exploration, name: &str) -> f64 {
 
 #[test]
 fn neighbouring_budgets_give_neighbouring_answers() {
-    let input_tensors = input_tensors(&ALL);
-    let first = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
+    let first = explore(&request(all(), &["line"]), &|_| (), &Silent).unwrap();
     let at = |budget: f64| {
         let asked = ExploreRequest {
             earlier: &first.comparison.all,
             budget_mm2: Some(budget),
-            ..request(&input_tensors, &["line"])
+            ..request(all(), &["line"])
         };
         gain(&found(&asked), "line")
     };
@@ -333,14 +327,13 @@ fn neighbouring_budgets_give_neighbouring_answers() {
 
 #[test]
 fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
-    let input_tensors = input_tensors(&ALL);
-    let asked = ExploreRequest { draws: 251, ..request(&input_tensors, &["line"]) };
+    let asked = ExploreRequest { draws: 251, ..request(all(), &["line"]) };
     let first = explore(&asked, &|_| (), &Silent).unwrap();
     let at = |batch: u32| {
         found(&ExploreRequest {
             earlier: &first.comparison.all,
             sets: vec![format!("study.job.replica-batch={batch}")],
-            ..request(&input_tensors, &["line"])
+            ..request(all(), &["line"])
         })
     };
     let (middle, large) = (at(64), at(256));
@@ -362,10 +355,8 @@ fn a_large_batch_gains_less_and_the_answer_says_that_the_batch_decides() {
 
 #[test]
 fn assumptions_that_move_together_stay_within_what_the_answer_says() {
-    let input_tensors = input_tensors(&ALL);
     let alone =
-        explore(&ExploreRequest { draws: 251, ..request(&input_tensors, &["line"]) }, &|_| (), &Silent)
-            .unwrap();
+        explore(&ExploreRequest { draws: 251, ..request(all(), &["line"]) }, &|_| (), &Silent).unwrap();
     let together = ExploreRequest {
         earlier: &alone.comparison.all,
         sets: [
@@ -376,7 +367,7 @@ fn assumptions_that_move_together_stay_within_what_the_answer_says() {
         ]
         .map(String::from)
         .to_vec(),
-        ..request(&input_tensors, &["line"])
+        ..request(all(), &["line"])
     };
     let (stated, moved) = (gain(&alone.exploration, "line"), gain(&found(&together), "line"));
     // Four of them, none at the end of its range, take most of the gain away.
@@ -392,8 +383,7 @@ fn assumptions_that_move_together_stay_within_what_the_answer_says() {
 
 #[test]
 fn a_finer_grid_gives_the_same_answer() {
-    let input_tensors = input_tensors(&ALL);
-    let coarse = explore(&request(&input_tensors, &["line"]), &|_| (), &Silent).unwrap();
+    let coarse = explore(&request(all(), &["line"]), &|_| (), &Silent).unwrap();
     let finer = ExploreRequest {
         earlier: &coarse.comparison.all,
         sets: vec![
@@ -403,7 +393,7 @@ fn a_finer_grid_gives_the_same_answer() {
             "axes.2.values=[1,2,4]".into(),
             "axes.3.values=[0.125,0.25,0.375,0.5,0.75,1,1.5,2,3,4,6,8]".into(),
         ],
-        ..request(&input_tensors, &["line"])
+        ..request(all(), &["line"])
     };
     let finer = found(&finer);
     for name in ["line", "uncompressed"] {
@@ -441,19 +431,17 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
 
 #[test]
 fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
-    let input_tensors = input_tensors(&ALL);
     let (message, help) =
-        refused(&ExploreRequest { quality: Rate::Nmse(0.9).into(), ..request(&input_tensors, &["line"]) });
+        refused(&ExploreRequest { quality: Rate::Nmse(0.9).into(), ..request(all(), &["line"]) });
     assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
     assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
 }
 
 #[test]
 fn without_a_budget_area_is_not_free() {
-    let input_tensors = input_tensors(&ALL);
     let found = found(&ExploreRequest {
         study: "sweeps/five-codecs".into(),
-        ..request(&input_tensors, &["three-in-one", "line", "trinity-static"])
+        ..request(all(), &["three-in-one", "line", "trinity-static"])
     });
     assert!(found.budget_mm2.is_none() && found.per_watt.is_some());
     for ranking in &found.rankings {
@@ -465,11 +453,10 @@ fn without_a_budget_area_is_not_free() {
 
 #[test]
 fn odds_are_the_same_for_any_number_of_threads() {
-    let input_tensors = input_tensors(&ALL);
     let odds = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let found = found(&request(&input_tensors, &["line", "three-in-one"]));
+            let found = found(&request(all(), &["line", "three-in-one"]));
             (found.odds.unwrap(), found.regime.unwrap(), found.answer)
         })
     };
@@ -499,8 +486,7 @@ fn likeliest(found: &Exploration) -> &str {
 
 #[test]
 fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
-    let input_tensors = input_tensors(&ALL);
-    let found = found(&asked(&input_tensors, "sweeps/llama-3-70b", &[]));
+    let found = found(&asked(all(), "sweeps/llama-3-70b", &[]));
     let gain = gain(&found, "line");
     // 400 Gbit/s a GPU: a few percent at most, and never a loss beyond the codec's area.
     assert!((0.98..1.08).contains(&gain), "{gain} {:?}", found.answer);
@@ -533,9 +519,8 @@ fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
 
 #[test]
 fn servers_that_share_100_gbit_want_a_codec_and_a_rack_of_nvlink_does_not() {
-    let input_tensors = input_tensors(&ALL);
-    let slow = found(&asked(&input_tensors, "sweeps/a100-pcie", &[]));
-    let fast = found(&asked(&input_tensors, "sweeps/nvl72", &[]));
+    let slow = found(&asked(all(), "sweeps/a100-pcie", &[]));
+    let fast = found(&asked(all(), "sweeps/nvl72", &[]));
     let (slow_gain, fast_gain) = (gain(&slow, "line"), gain(&fast, "line"));
     assert!(slow_gain > 1.05, "25 Gbit/s for 312 TFLOP/s: {slow_gain} {:?}", slow.answer);
     // A codec that is larger than thought is built smaller; it never takes half of the GPUs away.
@@ -577,8 +562,7 @@ fn a_cache_that_is_sent_on_wants_a_codec_where_the_wire_is_thin() {
 
 #[test]
 fn what_a_study_pins_down_is_chosen_for_every_candidate_all_the_same() {
-    let input_tensors = input_tensors(&ALL);
-    let found = found(&request(&input_tensors, &["line"]));
+    let found = found(&request(all(), &["line"]));
     for ranking in &found.rankings {
         let has = |path: &str| ranking.chosen.iter().any(|chosen| chosen.path == path);
         for path in ["job.recompute", "job.microbatch", "job.parallelism.tensor", "cluster.nics-per-gpu"] {
@@ -589,10 +573,8 @@ fn what_a_study_pins_down_is_chosen_for_every_candidate_all_the_same() {
     let drawn = &found.odds.as_ref().unwrap().inputs;
     assert!(drawn.iter().all(|input| !input.name.contains("kept or computed again")), "{drawn:?}");
     // Recomputation is chosen: on half of the memory it pays, and is found.
-    let small = ExploreRequest {
-        sets: vec!["study.cluster.gpu.memory=16 GB".into()],
-        ..request(&input_tensors, &["line"])
-    };
+    let small =
+        ExploreRequest { sets: vec!["study.cluster.gpu.memory=16 GB".into()], ..request(all(), &["line"]) };
     let small = self::found(&small);
     let value = |found: &Exploration| found.rankings.iter().filter_map(|one| one.value).fold(0.0, f64::max);
     assert!(value(&small) > 0.3 * value(&found), "{:?}", small.answer);

@@ -2,7 +2,8 @@
 //! through the path of `trinity estimate`, fitted constants and all: nothing is
 //! slower for having more, and nobody gains more than was added.
 
-use trinity_study::estimate::{EstimateRequest, Part, Study};
+use crate::{asked, estimated};
+use trinity_study::estimate::Study;
 
 /// Sixty-four GPUs, cut in all the ways that have a wire of their own.
 const JOBS: [(&str, &str); 5] = [
@@ -32,13 +33,9 @@ const CLUSTERS: [&str; 4] = ["dgx-a100", "dgx-h100", "dgx-b200", "mi300x"];
 
 fn study(cluster: &str, job: &str, sets: &[String]) -> Study {
     let text = format!("phase = \"training\"\nsequence = 8192\nglobal-batch = 64\n{job}");
-    let room = "cluster.gpu.memory=\"100 TB\"".to_owned();
-    Study::load(&EstimateRequest {
-        cluster: Part::Named(format!("clusters/{cluster}")),
-        job: Part::Text { name: "job".into(), text },
-        overrides: [room].iter().chain(sets).cloned().collect(),
-    })
-    .unwrap_or_else(|error| panic!("{cluster}: {error}"))
+    let room = "cluster.gpu.memory=\"100 TB\"";
+    let sets: Vec<&str> = [room].into_iter().chain(sets.iter().map(String::as_str)).collect();
+    asked(&format!("clusters/{cluster}"), &text, &sets).unwrap_or_else(|error| panic!("{cluster}: {error}"))
 }
 
 fn seconds(cluster: &str, job: &str, sets: &[String]) -> f64 {
@@ -163,14 +160,7 @@ fn what_a_framework_cannot_do_is_refused_in_its_sentence() {
         let text = format!(
             "phase = \"training\"\nsequence = 8192\nglobal-batch = 64\nllm = {{ extends = \"llms/llama-3-8b\" }}\n{text}"
         );
-        Study::load(&EstimateRequest {
-            cluster: Part::Named("clusters/dgx-h100".into()),
-            job: Part::Text { name: "job".into(), text },
-            overrides: Vec::new(),
-        })
-        .and_then(|study| study.outcome().map(drop))
-        .unwrap_err()
-        .to_string()
+        estimated("clusters/dgx-h100", &text, &[]).unwrap_err().to_string()
     };
     let interleaved = "parallelism = { pipeline = 4, interleave = 2, data = 2 }\n";
     let said = refused(&format!("framework = {{ extends = \"frameworks/nanotron\" }}\n{interleaved}"));

@@ -1,37 +1,28 @@
 //! A study may leave its parallelism to be chosen: the answer says what it took.
 
-use trinity_config::{Checked, Document};
+use crate::estimated;
+use trinity_config::Document;
 use trinity_study::Silent;
 use trinity_study::config::{ParallelismFile, Settable, StudyFile, SweepFile};
-use trinity_study::estimate::{EstimateOutcome, EstimateRequest, Part, estimate};
+use trinity_study::estimate::EstimateOutcome;
 use trinity_study::sweep;
 
 const JOB: &str = "phase = \"training\"\nsequence = 4096\nglobal-batch = 128\n\
                    llm = { extends = \"llms/llama-3-70b\" }\nparallelism = \"best\"\n";
 
-fn estimated(job: &str, overrides: &[&str]) -> Result<EstimateOutcome, trinity_study::Error> {
-    estimate(&EstimateRequest {
-        cluster: Part::Named("clusters/dgx-h100".into()),
-        job: Part::Text { name: "job".into(), text: job.into() },
-        overrides: overrides.iter().map(|&text| text.into()).collect(),
-    })
-}
+const DGX: &str = "clusters/dgx-h100";
 
 #[test]
 fn the_best_is_no_straw_man_and_says_what_it_is() {
-    let best = estimated(JOB, &["cluster.gpus=64"]).unwrap();
+    let best = estimated(DGX, JOB, &["cluster.gpus=64"]).unwrap();
     let layout = best.estimate.chosen.unwrap();
     assert!(best.lines.iter().any(|line| line.group == "layout" && line.name == "tensor"));
     for (tensor, pipeline, data) in [(8, 1, 8), (4, 4, 4), (8, 8, 1), (2, 8, 4)] {
-        let stated = [
-            "cluster.gpus=64".to_owned(),
-            format!(
-                "job.parallelism={{ tensor = {tensor}, pipeline = {pipeline}, data = {data}, zero = 1, \
-                 sequence-parallel = true }}"
-            ),
-        ];
-        let stated = stated.iter().map(String::as_str).collect::<Vec<_>>();
-        let Ok(plain) = estimated(JOB, &stated) else { continue };
+        let stated = format!(
+            "job.parallelism={{ tensor = {tensor}, pipeline = {pipeline}, data = {data}, zero = 1, \
+             sequence-parallel = true }}"
+        );
+        let Ok(plain) = estimated(DGX, JOB, &["cluster.gpus=64", &stated]) else { continue };
         assert!(plain.estimate.chosen.is_none());
         assert!(plain.estimate.tokens_per_s <= best.estimate.tokens_per_s, "{layout}");
     }
@@ -42,7 +33,7 @@ fn the_best_is_no_straw_man_and_says_what_it_is() {
 #[test]
 fn a_part_that_is_stated_is_kept() {
     let text = JOB.replace("\"best\"", "{ choose = \"best\", tensor = 2, interleave = 1 }");
-    let best = estimated(&text, &["cluster.gpus=64", "job.microbatch=1"]).unwrap();
+    let best = estimated(DGX, &text, &["cluster.gpus=64", "job.microbatch=1"]).unwrap();
     let layout = best.estimate.chosen.unwrap();
     assert_eq!((layout.parallelism.tensor, layout.microbatch), (2, 1));
     assert_eq!(layout.parallelism.schedule.chunks(), 1);
@@ -50,11 +41,11 @@ fn a_part_that_is_stated_is_kept() {
 
 #[test]
 fn gpus_that_nobody_counted_are_asked_for() {
-    let said = estimated(JOB, &[]).unwrap_err().to_string();
+    let said = estimated(DGX, JOB, &[]).unwrap_err().to_string();
     assert!(said.contains("the best parallelism of how many GPUs?"), "{said}");
-    let said = estimated(&JOB.replace("best", "bset"), &["cluster.gpus=8"]).unwrap_err().to_string();
+    let said = estimated(DGX, &JOB.replace("best", "bset"), &["cluster.gpus=8"]).unwrap_err().to_string();
     assert!(said.contains("there is no parallelism `bset`") && said.contains("job:5:15"), "{said}");
-    let said = estimated(JOB, &["cluster.gpus=8"]).unwrap_err().to_string();
+    let said = estimated(DGX, JOB, &["cluster.gpus=8"]).unwrap_err().to_string();
     assert!(said.contains("no layout over 8 GPUs fits in memory"), "{said}");
 }
 
@@ -62,7 +53,7 @@ fn gpus_that_nobody_counted_are_asked_for() {
 #[test]
 fn decoding_takes_the_batch_it_is_given() {
     let decode = "phase = \"decode\"\nsequence = 2048\nllm = { extends = \"llms/llama-3-8b\" }\n";
-    let rate = |set: &[&str]| estimated(decode, set).unwrap().estimate.tokens_per_s;
+    let rate = |set: &[&str]| estimated(DGX, decode, set).unwrap().estimate.tokens_per_s;
     let (one, many) = (rate(&["job.global-batch=1"]), rate(&["job.global-batch=64"]));
     assert!(many > 20.0 * one, "{one} tokens/s for one, {many} for 64");
     assert_eq!(many, rate(&["job.global-batch=64", "job.microbatch=64"]));
@@ -106,7 +97,7 @@ fn an_axis_over_part_of_the_word_is_refused_and_over_the_table_is_not() {
     let axis = "path = \"job.parallelism.tensor\", values = [1, 2, 4]";
     let check = |parallelism: &str| {
         let document = Document::parse("study.toml", &sweep_text(parallelism, axis)).unwrap();
-        document.read::<SweepFile>().unwrap().check(&document)
+        document.checked::<SweepFile>()
     };
     let said = check("\"best\"").unwrap_err().to_string();
     assert!(said.contains("varies a part of `parallelism = \"best\"`"), "{said}");
@@ -138,11 +129,7 @@ const CROWDED: &str = "phase = \"training\"\nsequence = 8192\nglobal-batch = 256
      parallelism = { pipeline = 4, data = 16 }\nframework = { extends = \"frameworks/megatron-bridge\" }\n";
 
 fn crowded(overrides: &[&str]) -> Result<EstimateOutcome, trinity_study::Error> {
-    estimate(&EstimateRequest {
-        cluster: Part::Named("clusters/gb300-nvl72".into()),
-        job: Part::Text { name: "job".into(), text: CROWDED.into() },
-        overrides: overrides.iter().map(|&text| text.into()).collect(),
-    })
+    estimated("clusters/gb300-nvl72", CROWDED, overrides)
 }
 
 #[test]

@@ -13,3 +13,20 @@ mod setters;
 mod sweeps;
 mod trained;
 mod written;
+
+use trinity_study::Error;
+use trinity_study::estimate::{EstimateOutcome, EstimateRequest, Part, Study};
+
+/// A job, as the text of a file, on a cluster by name, with values set over either.
+fn asked(cluster: &str, job: &str, sets: &[&str]) -> Result<Study, Error> {
+    Study::load(&EstimateRequest {
+        cluster: Part::Named(cluster.into()),
+        job: Part::Text { name: "job".into(), text: job.into() },
+        overrides: sets.iter().map(|&set| set.into()).collect(),
+    })
+}
+
+/// What that costs.
+fn estimated(cluster: &str, job: &str, sets: &[&str]) -> Result<EstimateOutcome, Error> {
+    asked(cluster, job, sets)?.outcome()
+}

@@ -1,9 +1,9 @@
 //! Adapters, switches and links draw what they draw, and tiers that do not
 //! stack are refused in a sentence.
 
-use trinity_config::{Checked, Document, builtin};
+use crate::estimated;
+use trinity_config::{Document, builtin};
 use trinity_study::config::{ClusterFile, NicFile};
-use trinity_study::estimate::{EstimateRequest, Part, estimate};
 
 fn nic(name: &str) -> trinity_sim::Nic {
     Document::load(name).unwrap().read::<NicFile>().unwrap().resolve()
@@ -55,12 +55,7 @@ fn wires_are_not_most_of_the_energy_of_a_dgx() {
     let job = "phase = \"training\"\nsequence = 4096\nglobal-batch = 512\nrecompute = \"full\"\n\
                llm = { extends = \"llms/llama-3-70b\" }\n\
                parallelism = { tensor = 8, pipeline = 4, data = 16, zero = 1, sequence-parallel = true }\n";
-    let outcome = estimate(&EstimateRequest {
-        cluster: Part::Named("clusters/dgx-h100".into()),
-        job: Part::Text { name: "job".into(), text: job.into() },
-        overrides: Vec::new(),
-    })
-    .unwrap();
+    let outcome = estimated("clusters/dgx-h100", job, &[]).unwrap();
     let energy = outcome.estimate.energy;
     let network_j = energy.wire_j + energy.nic_idle_j + energy.switch_idle_j;
     let share = network_j / energy.total_j();
@@ -70,8 +65,7 @@ fn wires_are_not_most_of_the_energy_of_a_dgx() {
 fn refused(tiers: &str) -> String {
     let text = format!("extends = \"clusters/dgx-h100\"\nnetwork.tiers = [{tiers}]\n");
     let document = Document::parse("mine.toml", &text).unwrap();
-    let file: ClusterFile = document.read().unwrap();
-    file.check(&document).unwrap_err().to_string()
+    document.checked::<ClusterFile>().unwrap_err().to_string()
 }
 
 #[test]
@@ -96,10 +90,10 @@ fn tiers_that_do_not_stack_are_refused_each_in_its_sentence() {
 fn an_adapter_that_costs_nothing_for_want_of_a_word_is_refused() {
     let text = "bandwidth = \"400 Gbit/s\"\nlatency = \"1 us\"\narea = \"100 mm2\"\nidle-power = \"18 W\"\n";
     let document = Document::parse("nic.toml", text).unwrap();
-    let said = document.read::<NicFile>().unwrap().check(&document).unwrap_err().to_string();
+    let said = document.checked::<NicFile>().unwrap_err().to_string();
     assert!(said.contains("neither `active-power` nor `energy` is stated"), "{said}");
     let document = Document::parse("nic.toml", &format!("{text}active-power = \"9 W\"\n")).unwrap();
-    let said = document.read::<NicFile>().unwrap().check(&document).unwrap_err().to_string();
+    let said = document.checked::<NicFile>().unwrap_err().to_string();
     assert!(said.contains("9 W at the full rate, but 18 W without traffic"), "{said}");
 }
 
@@ -120,17 +114,12 @@ fn a_format_that_the_gpu_lacks_is_named() {
             if by_parts && !cluster.contains("dgx") {
                 continue;
             }
-            let model = ["cluster.gpu.model=parts".to_owned()];
+            let sets: &[&str] = if by_parts { &["cluster.gpu.model=parts"] } else { &[] };
             let job = format!(
                 "phase = \"training\"\nsequence = 4096\nllm = {{ extends = \"llms/llama-3-8b\" }}\n\
                  precision = {{ math = \"{format}\" }}\nparallelism = {{ tensor = 8 }}\n"
             );
-            let refused = estimate(&EstimateRequest {
-                cluster: Part::Named(cluster.into()),
-                job: Part::Text { name: "job".into(), text: job },
-                overrides: if by_parts { model.to_vec() } else { Vec::new() },
-            });
-            let said = refused.unwrap_err().to_string();
+            let said = estimated(cluster, &job, sets).unwrap_err().to_string();
             let sentence = format!("the matrix units of the GPU have no {format}");
             assert!(said.contains(&sentence), "{cluster}: {said}");
         }

@@ -1,16 +1,12 @@
 //! GPUs by their parts, as files and as axes of a sweep.
 
-use trinity_config::{Checked, Document};
+use crate::estimated;
+use trinity_config::Document;
 use trinity_study::config::{GpuFile, SweepFile};
 
 fn gpu(name: &str, sets: &[&str]) -> Result<GpuFile, String> {
-    let mut document = Document::load(name).map_err(|e| e.to_string())?;
-    for set in sets {
-        document.set(set).map_err(|e| e.to_string())?;
-    }
-    let file: GpuFile = document.read().map_err(|e| e.to_string())?;
-    file.check(&document).map_err(|e| e.to_string())?;
-    Ok(file)
+    let document = Document::load(name).and_then(|document| document.with(sets));
+    document.and_then(|document| document.checked()).map_err(|e| e.to_string())
 }
 
 #[test]
@@ -74,10 +70,9 @@ fn one_more_of_a_part_costs_area_and_the_shipped_die_can_run() {
 
 #[test]
 fn an_axis_over_the_parts_of_a_gpu_by_totals_is_refused() {
-    let mut document = Document::load("sweeps/die-h100").unwrap();
-    document.set("study.cluster.gpu.model=totals").unwrap();
-    let file: SweepFile = document.read().unwrap();
-    let said = file.check(&document).unwrap_err().to_string();
+    let document = Document::load("sweeps/die-h100").unwrap();
+    let document = document.with(&["study.cluster.gpu.model=totals"]).unwrap();
+    let said = document.checked::<SweepFile>().unwrap_err().to_string();
     assert!(
         said.contains("`cluster.gpu.parts.sms` changes nothing") && said.contains("die-h100.toml:"),
         "{said}"
@@ -87,10 +82,8 @@ fn an_axis_over_the_parts_of_a_gpu_by_totals_is_refused() {
 #[test]
 fn a_crossover_names_scenarios_and_an_axis_that_there_are() {
     let said = |assignment: &str| {
-        let mut document = Document::load("sweeps/codec-or-stack").unwrap();
-        document.set(assignment).unwrap();
-        let file: SweepFile = document.read().unwrap();
-        file.check(&document).map_or_else(|wrong| wrong.to_string(), |()| "nothing".into())
+        let document = Document::load("sweeps/codec-or-stack").unwrap().with(&[assignment]).unwrap();
+        document.checked::<SweepFile>().map_or_else(|wrong| wrong.to_string(), |_| "nothing".into())
     };
     assert_eq!(said("crossovers.0.name=other words"), "nothing");
     let wrong = said("crossovers.0.along=job.sequnce");
@@ -105,16 +98,9 @@ fn a_higher_boost_clock_at_the_same_power_limit_saves_no_energy() {
                llm = { extends = \"llms/llama-3-8b\" }\n\
                parallelism = { tensor = 8, data = 8, zero = 1, sequence-parallel = true }\n";
     let at = |clock: &str| {
-        let request = trinity_study::estimate::EstimateRequest {
-            cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
-            job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
-            overrides: vec![
-                "cluster.gpus=64".into(),
-                "cluster.gpu.model=parts".into(),
-                format!("cluster.gpu.parts.clock={clock}"),
-            ],
-        };
-        let estimate = trinity_study::estimate::estimate(&request).unwrap().estimate;
+        let clock = format!("cluster.gpu.parts.clock={clock}");
+        let overrides = ["cluster.gpus=64", "cluster.gpu.model=parts", &clock];
+        let estimate = estimated("clusters/dgx-h100", job, &overrides).unwrap().estimate;
         (estimate.tokens_per_s, estimate.energy.total_j())
     };
     let usual = at("1.98 GHz");
@@ -128,9 +114,7 @@ fn a_higher_boost_clock_at_the_same_power_limit_saves_no_energy() {
 #[test]
 fn blackwell_is_two_dies_that_each_keep_to_the_reticle() {
     for name in ["gpus/b200", "gpus/gb200"] {
-        let document = Document::load(name).unwrap();
-        let file: GpuFile = document.read().unwrap();
-        let die = file.die().unwrap();
+        let die = gpu(name, &[]).unwrap().die().unwrap();
         assert_eq!(die.dies, 2.0);
         die.buildable(0.0).unwrap_or_else(|why| panic!("{name}: {why}"));
         let each = die.area(0.0).total_mm2() / 2.0;
@@ -145,12 +129,7 @@ fn a_study_that_states_its_wafers_is_told_what_a_good_die_costs() {
     let job = "phase = \"training\"\nsequence = 2048\nllm = { extends = \"llms/llama-3-8b\" }\n\
                recompute = \"full\"\nparallelism = { tensor = 8 }\n";
     let lines = |overrides: &[&str]| {
-        let request = trinity_study::estimate::EstimateRequest {
-            cluster: trinity_study::estimate::Part::Named("clusters/dgx-h100".into()),
-            job: trinity_study::estimate::Part::Text { name: "job".into(), text: job.into() },
-            overrides: overrides.iter().map(|&text| text.into()).collect(),
-        };
-        let lines = trinity_study::estimate::estimate(&request).unwrap().lines;
+        let lines = estimated("clusters/dgx-h100", job, overrides).unwrap().lines;
         lines.into_iter().filter(|line| line.group == "cost").collect::<Vec<_>>()
     };
     let parts = "cluster.gpu.model=parts";

@@ -1,6 +1,6 @@
 //! Sweeps whose labels would lie, or whose words mean nothing, do not start.
 
-use trinity_config::{Checked, Diagnostic, Document};
+use trinity_config::{Diagnostic, Document};
 use trinity_study::config::SweepFile;
 
 const SWEEP: &str = r#"
@@ -28,8 +28,7 @@ compression = { activations = 3.5 }
 "#;
 
 fn check(text: &str) -> Result<(), Diagnostic> {
-    let document = Document::parse("study.toml", text)?;
-    document.read::<SweepFile>()?.check(&document)
+    Document::parse("study.toml", text)?.checked::<SweepFile>().map(drop)
 }
 
 /// What is said of [`SWEEP`] with more lines at its front or its end.

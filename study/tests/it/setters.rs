@@ -1,6 +1,6 @@
 //! A setter puts a value where setting it in the document and reading that
 //! again would.
-use trinity_config::{Checked, Document, builtin};
+use trinity_config::{Document, builtin};
 use trinity_study::config::{Settable, StudyFile, SweepFile};
 
 fn read(name: &str) -> (Document, SweepFile) {
@@ -72,10 +72,8 @@ fn what_leads_nowhere_is_refused_with_what_was_meant() {
 
 #[test]
 fn a_sweep_checks_the_values_of_its_axes_together_with_the_rest() {
-    let mut document = Document::load("sweeps/llama-7b").unwrap();
-    document.set("axes.0.path=job.llm.kv-heads").unwrap();
-    document.set("axes.0.values=[5]").unwrap();
-    let file: SweepFile = document.read().unwrap();
-    let said = file.check(&document).unwrap_err().to_string();
+    let document = Document::load("sweeps/llama-7b").unwrap();
+    let document = document.with(&["axes.0.path=job.llm.kv-heads", "axes.0.values=[5]"]).unwrap();
+    let said = document.checked::<SweepFile>().unwrap_err().to_string();
     assert!(said.contains("cannot share these KV heads evenly"), "{said}");
 }

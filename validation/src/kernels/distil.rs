@@ -6,6 +6,7 @@ use super::{FamilyError, Unseen, join, table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use trinity_numeric::threads;
 use trinity_sim::kernels::{Device, Kernels, Kind, Measured, Steps, quantize};
 
 /// A GPU whose kernels were measured.
@@ -109,10 +110,6 @@ pub struct Distilled {
 }
 
 /// Distils the tables of each GPU that `folder` holds and `wanted` takes.
-///
-/// # Errors
-///
-/// When a table cannot be read.
 pub fn distil(
     folder: &Path,
     wanted: impl Fn(&str) -> bool,
@@ -126,10 +123,6 @@ pub fn distil(
 }
 
 /// The error of the built-in curves on the kernels of `folder` they did not see.
-///
-/// # Errors
-///
-/// When a table cannot be read.
 pub fn remeasured(
     folder: &Path,
     kernels: impl Fn(&str) -> Option<&'static Kernels>,
@@ -163,7 +156,7 @@ fn of_gpu(gpu: &Gpu, rows: &[KernelRow], versions: &[(&'static str, String)]) ->
         by_kind.entry(row.kind).or_default().push(row);
     }
     let kinds: Vec<(Kind, Vec<&KernelRow>)> = by_kind.into_iter().collect();
-    let fitted = in_parallel(&kinds, |(kind, rows)| of_kind(*kind, rows, &gpu.device));
+    let fitted = threads::map(&kinds, |(kind, rows)| of_kind(*kind, rows, &gpu.device));
     let mut text = header(gpu, versions);
     let mut errors = Vec::new();
     for ((kind, _), fitted) in kinds.iter().zip(&fitted) {
@@ -171,28 +164,6 @@ fn of_gpu(gpu: &Gpu, rows: &[KernelRow], versions: &[(&'static str, String)]) ->
         join(&mut errors, gpu.name, kind.family(), &fitted.unseen);
     }
     Distilled { gpu: gpu.name, text, errors }
-}
-
-/// Each item's result, in the order of the items, by as many threads as there are cores.
-fn in_parallel<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len().max(1));
-    let mut made: Vec<Option<R>> = Vec::new();
-    made.resize_with(items.len(), || None);
-    std::thread::scope(|scope| {
-        let make = &make;
-        let workers: Vec<_> = (0..threads)
-            .map(|first| {
-                let mine = items.iter().enumerate().skip(first).step_by(threads);
-                scope.spawn(move || mine.map(|(at, item)| (at, make(item))).collect::<Vec<_>>())
-            })
-            .collect();
-        for worker in workers {
-            for (at, result) in worker.join().unwrap_or_default() {
-                made[at] = Some(result);
-            }
-        }
-    });
-    made.into_iter().flatten().collect()
 }
 
 fn of_kind(kind: Kind, rows: &[&KernelRow], device: &Device) -> Fitted {

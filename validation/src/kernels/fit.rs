@@ -197,18 +197,15 @@ fn differences(terms: &[Term]) -> Vec<Difference> {
             for at in 0..term.len() {
                 let knot = at / stride % knots.len();
                 let place = |offset: usize| u32::try_from(first + at + offset * stride).unwrap_or(u32::MAX);
-                if knots.len() == 2 && knot == 0 {
-                    differences.push(Difference {
-                        at: [place(0), place(1), place(1)],
-                        factor: [LEVEL, -LEVEL, 0.0],
-                    });
+                let (third, factor) = if knots.len() == 2 && knot == 0 {
+                    (1, [LEVEL, -LEVEL, 0.0])
                 } else if knot + 2 < knots.len() {
                     let (left, right) = (knots[knot + 1] - knots[knot], knots[knot + 2] - knots[knot + 1]);
-                    differences.push(Difference {
-                        at: [place(0), place(1), place(2)],
-                        factor: [right / (left + right), -1.0, left / (left + right)],
-                    });
-                }
+                    (2, [right / (left + right), -1.0, left / (left + right)])
+                } else {
+                    continue;
+                };
+                differences.push(Difference { at: [place(0), place(1), place(third)], factor });
             }
         }
         first += term.len();

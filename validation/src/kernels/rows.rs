@@ -19,52 +19,30 @@ pub struct KernelRow {
 /// A table and how its rows are read.
 struct Source {
     file: &'static str,
-    columns: &'static [&'static str],
+    columns: &'static str,
     row: fn(&Columns, usize, &Device) -> Option<(Kind, Coordinates)>,
 }
 
-const ATTENTION: &[&str] = &[
-    "batch_size",
-    "isl",
-    "num_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "window_size",
-    "kv_cache_dtype",
-    "step",
-    "attn_dtype",
-];
-const MLA: &[&str] = &["batch_size", "isl", "num_heads", "step", "mla_dtype", "kv_cache_dtype"];
-const MLA_MODULE: &[&str] =
-    &["batch_size", "isl", "num_heads", "step", "mla_dtype", "kv_cache_dtype", "gemm_type"];
+const ATTENTION: &str =
+    "batch_size,isl,num_heads,num_key_value_heads,head_dim,window_size,kv_cache_dtype,step,attn_dtype";
+const MLA: &str = "batch_size,isl,num_heads,step,mla_dtype,kv_cache_dtype";
+const MLA_MODULE: &str = "batch_size,isl,num_heads,step,mla_dtype,kv_cache_dtype,gemm_type";
+const MOE: &str =
+    "num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,moe_dtype,distribution";
 
 const SOURCES: &[Source] = &[
-    Source { file: "gemm", columns: &["m", "n", "k", "gemm_dtype"], row: matmul },
+    Source { file: "gemm", columns: "m,n,k,gemm_dtype", row: matmul },
     Source { file: "context_attention", columns: ATTENTION, row: context_attention },
     Source { file: "generation_attention", columns: ATTENTION, row: generation_attention },
-    Source {
-        file: "moe",
-        columns: &[
-            "num_tokens",
-            "hidden_size",
-            "inter_size",
-            "topk",
-            "num_experts",
-            "moe_tp_size",
-            "moe_ep_size",
-            "moe_dtype",
-            "distribution",
-        ],
-        row: moe,
-    },
+    Source { file: "moe", columns: MOE, row: moe },
     Source { file: "context_mla", columns: MLA, row: mla_context },
     Source { file: "generation_mla", columns: MLA, row: mla_generation },
     Source { file: "mla_context_module", columns: MLA_MODULE, row: mla_context_module },
     Source { file: "mla_generation_module", columns: MLA_MODULE, row: mla_generation_module },
-    Source { file: "nccl", columns: &["op_name", "num_gpus", "message_size", "nccl_dtype"], row: nccl },
+    Source { file: "nccl", columns: "op_name,num_gpus,message_size,nccl_dtype", row: nccl },
     Source {
         file: "custom_allreduce",
-        columns: &["kernel_source", "num_gpus", "message_size"],
+        columns: "kernel_source,num_gpus,message_size",
         row: custom_all_reduce,
     },
 ];
@@ -132,11 +110,11 @@ pub fn read(folder: &Path, device: &Device) -> Result<(Vec<KernelRow>, Vec<Origi
         if !path.exists() {
             continue;
         }
-        let mut wanted = source.columns.to_vec();
+        let mut wanted: Vec<&str> = source.columns.split(',').collect();
         wanted.extend(["latency", "framework", "version"]);
         let table = Table::read(&path, &wanted)?;
         let latency = table.real("latency")?;
-        let present = source.columns.iter().filter(|name| table.has(name));
+        let present = source.columns.split(',').filter(|name| table.has(name));
         let (text, whole): (Vec<&str>, Vec<&str>) = present.partition(|name| table.text(name).is_ok());
         let columns = Columns {
             whole: whole

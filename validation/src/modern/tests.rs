@@ -1,6 +1,7 @@
 //! One row at a time: what its columns become, and what of a model no column says.
 
 use super::*;
+use crate::csv::tests::one_row;
 use trinity_study::config::software::Calibrations;
 
 /// A dense run on sixteen GPUs, with some columns as they are told.
@@ -29,18 +30,7 @@ fn read(changed: &[(&str, &str)]) -> Result<Result<Run, Problem>, Problem> {
         "vp" | "moe_ffn" | "experts" | "topk" | "shared_ffn" | "dense_layers" | "ep" | "fsdp" => "0",
         _ => "",
     };
-    for (name, _) in changed {
-        assert!(COLUMNS.contains(name), "no column {name}");
-    }
-    let told = |name: &str| changed.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
-    let row: Vec<&str> = COLUMNS.iter().map(|name| told(name).unwrap_or_else(|| plain(name))).collect();
-    let text = format!("{}\n{}\n", COLUMNS.join(","), row.join(","));
-    let Runs { mut runs, mut malformed, mut incomplete } = Runs::parse_modern("t.csv", &text).unwrap();
-    match (runs.pop(), incomplete.pop(), malformed.pop()) {
-        (Some(run), ..) => Ok(Ok(run)),
-        (_, Some(missing), _) => Ok(Err(missing)),
-        (.., problem) => Err(problem.unwrap()),
-    }
+    Runs::parse_modern("t.csv", &one_row(COLUMNS, plain, changed)).unwrap().only()
 }
 
 fn text(changed: &[(&str, &str)]) -> String {

@@ -1,10 +1,10 @@
 //! One row at a time: what its columns become, and what is said of one that cannot be read.
 
 use super::*;
+use crate::csv::tests::one_row;
 
 /// Columns beside the needed ones that sources fill in.
-const MORE: [&str; 5] =
-    ["sequence_parallel", "measured_iter_s", "measured_tflops_per_gpu", "iter_s_effective", "notes"];
+const MORE: &str = "sequence_parallel,measured_iter_s,measured_tflops_per_gpu,iter_s_effective,notes";
 
 /// A run of a table of 2021 that took two seconds, with some columns as they are told.
 fn read(changed: &[(&str, &str)]) -> Result<Result<Run, Problem>, Problem> {
@@ -25,21 +25,8 @@ fn read(changed: &[(&str, &str)]) -> Result<Result<Run, Problem>, Problem> {
         "iter_s_effective" => "2",
         _ => "",
     };
-    let columns: Vec<&str> = COLUMNS.into_iter().chain(MORE).collect();
-    for (name, _) in changed {
-        assert!(columns.contains(name), "no column {name}");
-    }
-    let told = |name: &str| changed.iter().find(|(own, _)| *own == name).map(|(_, value)| *value);
-    let row: Vec<&str> = columns.iter().map(|name| told(name).unwrap_or_else(|| plain(name))).collect();
-    let text = format!("{}\n{}\n", columns.join(","), row.join(","));
-    let Runs { mut runs, mut malformed, mut incomplete } = Runs::parse("t.csv", &text, true).unwrap();
-    assert_eq!(runs.len() + malformed.len() + incomplete.len(), 1);
-    match (runs.pop(), incomplete.pop(), malformed.pop()) {
-        (Some(run), ..) => Ok(Ok(run)),
-        (_, Some(missing), _) => Ok(Err(missing)),
-        (.., Some(problem)) => Err(problem),
-        _ => unreachable!("one of them has it"),
-    }
+    let columns = format!("{COLUMNS},{MORE}");
+    Runs::parse("t.csv", &one_row(&columns, plain, changed), true).unwrap().only()
 }
 
 fn run(changed: &[(&str, &str)]) -> Run {
@@ -128,8 +115,9 @@ fn sources_are_told_however_they_are_spelled() {
     ] {
         assert_eq!(Set::of_source(source), set, "{source}");
     }
-    for (at, set) in Set::ALL.into_iter().enumerate() {
-        assert!(Set::ALL[at + 1..].iter().all(|other| other.name() != set.name()), "{}", set.name());
+    for (at, set) in Set::all().into_iter().enumerate() {
+        assert!(Set::all()[at + 1..].iter().all(|other| other.name() != set.name()), "{}", set.name());
+        assert!(!set.name().is_empty(), "{set:?}");
     }
 }
 

@@ -9,7 +9,8 @@ use super::knobs::{self, Knob, LEAST_ROWS};
 use super::rows::Services;
 use trinity_study::Progress;
 use trinity_study::config::{EngineFile, FirstTokenFile};
-use trinity_study::serving::measured::{Arrangement, Expected, Library, Recipe, Service};
+use trinity_study::serving::library::Library;
+use trinity_study::serving::measured::{Arrangement, Expected, Recipe, Service};
 
 /// Bars that errors are measured by: TTFT, TPOT.
 const BARS: [f64; 2] = [0.25, 0.12];
@@ -180,9 +181,7 @@ impl Fitted {
                 }
             }
             step = cholesky(matrix, right);
-            for own in &mut step {
-                *own = own.clamp(-LONGEST, LONGEST);
-            }
+            step.iter_mut().for_each(|own| *own = own.clamp(-LONGEST, LONGEST));
         }
         step
     }
@@ -213,19 +212,19 @@ pub(super) fn count_rows(file: &mut EngineFile, points: &[Point], kept: &[usize]
         let own: Vec<Recipe> =
             kept.iter().map(|&at| points[at].recipe).filter(|recipe| recipe.family == number).collect();
         family.rows = own.len() as u32;
+        let same = |first: &FirstTokenFile, recipe: &Recipe| {
+            first.generation == recipe.generation && first.class == recipe.class
+        };
         for recipe in &own {
-            let known =
-                |first: &FirstTokenFile| first.generation == recipe.generation && first.class == recipe.class;
             let rows = own.iter().filter(|other| *other == recipe).count();
-            if make && rows >= LEAST_ROWS && !family.first_token.iter().any(known) {
+            let known = family.first_token.iter().any(|first| same(first, recipe));
+            if make && rows >= LEAST_ROWS && !known {
                 let (generation, class) = (recipe.generation, recipe.class);
                 family.first_token.push(FirstTokenFile { generation, class, ms, steps, rows: 0 });
             }
         }
         for first in &mut family.first_token {
-            let same =
-                |recipe: &&Recipe| first.generation == recipe.generation && first.class == recipe.class;
-            first.rows = own.iter().filter(same).count() as u32;
+            first.rows = own.iter().filter(|recipe| same(first, recipe)).count() as u32;
         }
         if make {
             family.first_token.retain(|first| first.rows as usize >= LEAST_ROWS);

@@ -25,58 +25,39 @@ pub(super) enum Expected {
 /// Where a constant stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
-    Constant(Constant),
+    /// One that all versions of an engine share, by its place in [`CONSTANTS`].
+    Constant(usize),
     FamilyDecode(usize),
     FamilyPrefill(usize),
     FirstTokenMs(usize, usize),
     FirstTokenSteps(usize, usize),
 }
 
-/// Constants that all versions of an engine share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Constant {
-    Decode,
-    Prefill,
-    ExpertsDecode,
-    ExpertsPrefill,
-    Collective,
-    AttentionDecode,
-    AttentionPrefill,
-    SmallKernel,
-    Step,
-    Sequence,
-    PromptStep,
-    PromptLayer,
-    Handoff,
-    SplitPrefill,
-    SplitDecode,
-    DealtExperts,
-    Stream,
-    DraftAcceptance,
-}
+/// A constant in its file.
+type Of = fn(&mut ConstantsFile) -> &mut f64;
 
-/// Expected values: kernels as they were measured, host times of a Python
-/// process that launches graphs, spreads wide enough for a few hundred rows to
-/// decide.
-const CONSTANTS: [(Constant, f64, f64); 18] = [
-    (Constant::Decode, 1.0, 0.25),
-    (Constant::Prefill, 1.0, 0.3),
-    (Constant::ExpertsDecode, 1.0, 0.3),
-    (Constant::ExpertsPrefill, 1.0, 0.3),
-    (Constant::Collective, 1.0, 0.4),
-    (Constant::AttentionDecode, 1.0, 0.3),
-    (Constant::AttentionPrefill, 1.0, 0.3),
-    (Constant::SmallKernel, 1.0, 0.7),
-    (Constant::Step, 0.3, 1.0),
-    (Constant::Sequence, 7.0, 1.0),
-    (Constant::PromptStep, 0.7, 1.0),
-    (Constant::PromptLayer, 20.0, 1.0),
-    (Constant::Handoff, 30.0, 1.0),
-    (Constant::SplitPrefill, 1.0, 0.4),
-    (Constant::SplitDecode, 1.0, 0.25),
-    (Constant::DealtExperts, 1.15, 0.15),
-    (Constant::Stream, 20.0, 0.7),
-    (Constant::DraftAcceptance, 0.6, 0.15),
+/// Constants that all versions of an engine share, with expected values: kernels
+/// as they were measured, host times of a Python process that launches graphs,
+/// spreads wide enough for a few hundred rows to decide.
+const CONSTANTS: [(Of, f64, f64); 18] = [
+    (|file| &mut file.decode, 1.0, 0.25),
+    (|file| &mut file.prefill, 1.0, 0.3),
+    (|file| &mut file.experts_decode, 1.0, 0.3),
+    (|file| &mut file.experts_prefill, 1.0, 0.3),
+    (|file| &mut file.collective, 1.0, 0.4),
+    (|file| &mut file.attention_decode, 1.0, 0.3),
+    (|file| &mut file.attention_prefill, 1.0, 0.3),
+    (|file| &mut file.small_kernel_us, 1.0, 0.7),
+    (|file| &mut file.step_ms, 0.3, 1.0),
+    (|file| &mut file.sequence_us, 7.0, 1.0),
+    (|file| &mut file.prompt_step_ms, 0.7, 1.0),
+    (|file| &mut file.prompt_layer_us, 20.0, 1.0),
+    (|file| &mut file.handoff_ms, 30.0, 1.0),
+    (|file| &mut file.split_prefill, 1.0, 0.4),
+    (|file| &mut file.split_decode, 1.0, 0.25),
+    (|file| &mut file.dealt_experts, 1.15, 0.15),
+    (|file| &mut file.stream_us, 20.0, 0.7),
+    (|file| &mut file.draft_acceptance, 0.6, 0.15),
 ];
 
 /// Spreads of what versions and launch recipes change.
@@ -90,10 +71,9 @@ pub(super) const LEAST_ROWS: usize = 5;
 /// All constants of `file`.
 pub(super) fn knobs(file: &EngineFile) -> Vec<Knob> {
     let value = |at, expected, spread| Knob { at, expected: Expected::Value(expected), spread };
-    let mut list: Vec<Knob> = CONSTANTS
-        .iter()
-        .map(|&(constant, expected, spread)| value(Place::Constant(constant), expected, spread))
-        .collect();
+    let shared = CONSTANTS.iter().enumerate();
+    let shared = shared.map(|(at, &(_, expected, spread))| value(Place::Constant(at), expected, spread));
+    let mut list: Vec<Knob> = shared.collect();
     for (family, own) in file.families.iter().enumerate() {
         list.push(value(Place::FamilyDecode(family), 1.0, FAMILY_DECODE));
         list.push(value(Place::FamilyPrefill(family), 1.0, FAMILY_PREFILL));
@@ -106,34 +86,11 @@ pub(super) fn knobs(file: &EngineFile) -> Vec<Knob> {
     list
 }
 
-fn constant(file: &mut ConstantsFile, which: Constant) -> &mut f64 {
-    match which {
-        Constant::Decode => &mut file.decode,
-        Constant::Prefill => &mut file.prefill,
-        Constant::ExpertsDecode => &mut file.experts_decode,
-        Constant::ExpertsPrefill => &mut file.experts_prefill,
-        Constant::Collective => &mut file.collective,
-        Constant::AttentionDecode => &mut file.attention_decode,
-        Constant::AttentionPrefill => &mut file.attention_prefill,
-        Constant::SmallKernel => &mut file.small_kernel_us,
-        Constant::Step => &mut file.step_ms,
-        Constant::Sequence => &mut file.sequence_us,
-        Constant::PromptStep => &mut file.prompt_step_ms,
-        Constant::PromptLayer => &mut file.prompt_layer_us,
-        Constant::Handoff => &mut file.handoff_ms,
-        Constant::SplitPrefill => &mut file.split_prefill,
-        Constant::SplitDecode => &mut file.split_decode,
-        Constant::DealtExperts => &mut file.dealt_experts,
-        Constant::Stream => &mut file.stream_us,
-        Constant::DraftAcceptance => &mut file.draft_acceptance,
-    }
-}
-
 impl Place {
     /// Where the constant stands in `file`.
     pub fn of(self, file: &mut EngineFile) -> &mut f64 {
         match self {
-            Self::Constant(which) => constant(&mut file.constants, which),
+            Self::Constant(at) => CONSTANTS[at].0(&mut file.constants),
             Self::FamilyDecode(family) => &mut file.families[family].decode,
             Self::FamilyPrefill(family) => &mut file.families[family].prefill,
             Self::FirstTokenMs(family, recipe) => &mut file.families[family].first_token[recipe].ms,

@@ -10,7 +10,7 @@ use super::rows::Services;
 use crate::score::Stats;
 use serde::Serialize;
 use trinity_study::config::UnseenErrorsFile;
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::library::Library;
 
 /// Errors on rows that were left out together.
 #[derive(Clone, Debug, Serialize)]

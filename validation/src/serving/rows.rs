@@ -12,29 +12,16 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use trinity_sim::serving::replica::Placement;
-use trinity_study::serving::measured::{Arrangement, Expected, Library, Service, Workers};
+use trinity_study::serving::library::Library;
+use trinity_study::serving::measured::{Arrangement, Expected, Service, Workers};
 
 /// Columns that every table of services has.
-const COLUMNS: [&str; 14] = [
-    "id",
-    "backend",
-    "backend_version",
-    "model",
-    "system",
-    "mode",
-    "isl",
-    "osl",
-    "concurrency",
-    "precision_eff",
-    "tp_fix",
-    "dp_fix",
-    "ttft_ms",
-    "tpot_ms",
-];
+const COLUMNS: &str = "id,backend,backend_version,model,system,mode,isl,osl,concurrency,precision_eff,tp_fix,dp_fix,\
+     ttft_ms,tpot_ms";
 
 /// Predictions of AIConfigurator, in the folder of the table.
 const PEER: &str = "aiconfigurator_predictions.csv";
-const PEER_COLUMNS: [&str; 5] = ["id", "variant", "ttft_pred_ms", "tpot_pred_ms", "status"];
+const PEER_COLUMNS: &str = "id,variant,ttft_pred_ms,tpot_pred_ms,status";
 
 /// Both sets.
 pub const TTFT: &str = "Serving TTFT";
@@ -79,11 +66,19 @@ pub struct Group {
     pub pairs: Vec<Pair>,
     /// AIConfigurator's mean error on the rows of the group that it predicted.
     pub peer_mape: Option<f64>,
-    pub peer_rows: usize,
     /// Our mean error on those very rows.
     pub ours_on_peer_rows: Option<f64>,
     pub unscored: usize,
     pub unscored_because: Option<String>,
+}
+
+pub(super) fn damaged(error: impl std::fmt::Display) -> Error {
+    Error::Data { file: "configs/engines", why: error.to_string() }
+}
+
+/// What is built in of engines.
+pub(super) fn library() -> Result<Library, Error> {
+    Library::load().map_err(damaged)
 }
 
 /// The peer's times of a row.
@@ -91,52 +86,33 @@ type PeerTimes = BTreeMap<String, (f64, f64)>;
 
 impl Services {
     /// Reads `path` and predicts every row.
-    ///
-    /// # Errors
-    ///
-    /// When the table cannot be used at all, or built-in files are damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let data =
-            |error: trinity_study::Error| Error::Data { file: "configs/engines", why: error.to_string() };
-        Self::read_with(path, &Library::load().map_err(data)?)
+        Self::read_with(path, &library()?)
     }
 
     /// Reads `path` and predicts every row with what `library` has.
-    ///
-    /// # Errors
-    ///
-    /// When the table cannot be used at all.
     pub fn read_with(path: &Path, library: &Library) -> Result<Self, Error> {
-        let table = Table::read(path, &COLUMNS)?;
+        let table = Table::read(path, COLUMNS)?;
         let peer = path.parent().map(|folder| folder.join(PEER)).filter(|path| path.exists());
         let peer = peer.map(|path| peer_times(&path)).transpose()?.unwrap_or_default();
-        let mut services = Self { malformed: table.problems.clone(), ..Self::default() };
         let greatest = greatest_concurrencies(&table);
-        let mut asked = Vec::new();
-        for row in table.rows() {
-            match judge(&row, &peer) {
-                Ok(judged) => {
-                    let service = service(&row, &judged.model).map(|service| Service {
-                        greatest_concurrency: greatest.get(&deployment(&row)).copied().unwrap_or(0),
-                        ..service
-                    });
-                    services.rows.push(judged);
-                    asked.push(service);
-                }
-                Err(problem) => services.malformed.push(problem),
-            }
-        }
+        let (read, malformed) = table.each(|row| {
+            let judged = judge(row, &peer)?;
+            let greatest_concurrency = greatest.get(&deployment(row)).copied().unwrap_or(0);
+            let service = service(row, &judged.model);
+            Ok((judged, service.map(|service| Service { greatest_concurrency, ..service })))
+        });
+        let (mut rows, asked): (Vec<Judged>, Vec<_>) = read.into_iter().unzip();
         let known: Vec<Service> = asked.iter().filter_map(|service| service.clone().ok()).collect();
         let mut expected = library.expect_all(&known).into_iter();
-        for (row, service) in services.rows.iter_mut().zip(&asked) {
+        for (row, service) in rows.iter_mut().zip(&asked) {
             let outcome = match service {
                 Ok(_) => expected.next().unwrap_or_else(|| Err("no answer".into())),
                 Err(why) => Err(why.clone()),
             };
             row.answer(outcome);
         }
-        services.services = asked.into_iter().map(Result::ok).collect();
-        Ok(services)
+        Ok(Self { rows, services: asked.into_iter().map(Result::ok).collect(), malformed })
     }
 
     /// Adds the rows of another table.
@@ -188,7 +164,6 @@ fn group(set: String, rows: &[&Judged], first_token: bool) -> Group {
     Group {
         set,
         pairs,
-        peer_rows: peer.len(),
         peer_mape: Stats::of(&peer).map(|stats| stats.mape),
         ours_on_peer_rows: Stats::of(&ours).map(|stats| stats.mape),
         unscored: unscored.len(),
@@ -197,7 +172,7 @@ fn group(set: String, rows: &[&Judged], first_token: bool) -> Group {
 }
 
 fn peer_times(path: &Path) -> Result<PeerTimes, Error> {
-    let table = Table::read(path, &PEER_COLUMNS)?;
+    let table = Table::read(path, PEER_COLUMNS)?;
     let mut times = PeerTimes::new();
     for row in table.rows() {
         let (Ok(Some(ttft)), Ok(Some(tpot))) = (row.positive("ttft_pred_ms"), row.positive("tpot_pred_ms"))
@@ -213,33 +188,12 @@ fn peer_times(path: &Path) -> Result<PeerTimes, Error> {
 }
 
 /// The columns that rows of one deployment share: all but those of the load.
-const DEPLOYMENT: [&str; 22] = [
-    "backend",
-    "backend_version",
-    "model",
-    "system",
-    "precision_eff",
-    "mode",
-    "isl",
-    "osl",
-    "origin",
-    "image",
-    "tp_fix",
-    "dp_fix",
-    "moe_ep_fix",
-    "prefill_num_workers",
-    "prefill_tp_size",
-    "prefill_attention_dp_size",
-    "prefill_moe_ep_size",
-    "decode_num_workers",
-    "decode_tp_size",
-    "decode_attention_dp_size",
-    "decode_moe_ep_size",
-    "decode_pp_size",
-];
+const DEPLOYMENT: &str = "backend,backend_version,model,system,precision_eff,mode,isl,osl,origin,image,tp_fix,dp_fix,\
+     moe_ep_fix,prefill_num_workers,prefill_tp_size,prefill_attention_dp_size,prefill_moe_ep_size,\
+     decode_num_workers,decode_tp_size,decode_attention_dp_size,decode_moe_ep_size,decode_pp_size";
 
 fn deployment(row: &CsvRow<'_>) -> String {
-    DEPLOYMENT.map(|column| row.text(column)).join("|")
+    DEPLOYMENT.split(',').map(|column| row.text(column)).collect::<Vec<_>>().join("|")
 }
 
 /// The greatest concurrency of each deployment in the table.
@@ -297,9 +251,18 @@ impl Judged {
     }
 }
 
+/// A count that a row states, in its own words where it does not.
+fn stated(row: &CsvRow<'_>, name: &str) -> Result<u32, String> {
+    row.required_count(name).map_err(|problem| problem.message)
+}
+
+/// A count that is one where a row does not state it.
+fn or_one(row: &CsvRow<'_>, name: &str) -> Result<u32, String> {
+    row.count(name).map(|n| n.unwrap_or(1)).map_err(|problem| problem.message)
+}
+
 /// The service that a row describes; a sentence where it does not.
 fn service(row: &CsvRow<'_>, model: &str) -> Result<Service, String> {
-    let count = |name: &str| row.required_count(name).map_err(|problem| problem.message);
     let arrangement = match row.text("mode") {
         "disagg" => {
             Arrangement::Disaggregated { prefill: workers(row, "prefill")?, decode: workers(row, "decode")? }
@@ -313,18 +276,16 @@ fn service(row: &CsvRow<'_>, model: &str) -> Result<Service, String> {
         gpu: row.text("system").to_owned(),
         precision: row.text("precision_eff").to_owned(),
         measured: row.text("measured_date").to_owned(),
-        prompt_tokens: count("isl")?,
-        answer_tokens: count("osl")?,
-        concurrency: count("concurrency")?,
-        greatest_concurrency: count("concurrency")?,
+        prompt_tokens: stated(row, "isl")?,
+        answer_tokens: stated(row, "osl")?,
+        concurrency: stated(row, "concurrency")?,
+        greatest_concurrency: stated(row, "concurrency")?,
         arrangement,
     })
 }
 
 fn aggregated(row: &CsvRow<'_>) -> Result<Placement, String> {
-    let count = |name: &str| row.required_count(name).map_err(|problem| problem.message);
-    let or_one = |name: &str| row.count(name).map(|n| n.unwrap_or(1)).map_err(|problem| problem.message);
-    let (mut tensor, mut data) = (count("tp_fix")?, count("dp_fix")?);
+    let (mut tensor, mut data) = (stated(row, "tp_fix")?, stated(row, "dp_fix")?);
     // Rows of InferenceX' vLLM that the converter wrote as data parallel: the
     // same measurements occur elsewhere as tensor parallel with experts dealt out.
     let inflated =
@@ -332,7 +293,7 @@ fn aggregated(row: &CsvRow<'_>) -> Result<Placement, String> {
     if row.text("backend") == "vllm" && inflated && data > 1 {
         (tensor, data) = (tensor * data, 1);
     }
-    Ok(placement(tensor, data, or_one("moe_ep_fix")?))
+    Ok(placement(tensor, data, or_one(row, "moe_ep_fix")?))
 }
 
 /// Experts that are not dealt out are cut along the GPUs of the replica.
@@ -347,9 +308,7 @@ fn workers(row: &CsvRow<'_>, stage: &str) -> Result<Workers, String> {
         let name = format!("{stage}_{name}");
         row.count(&name).map_err(|problem| problem.message)?.ok_or_else(|| format!("`{name}` is not stated"))
     };
-    let or_one = |name: &str| -> Result<u32, String> {
-        row.count(&format!("{stage}_{name}")).map(|n| n.unwrap_or(1)).map_err(|problem| problem.message)
-    };
+    let or_one = |name: &str| or_one(row, &format!("{stage}_{name}"));
     Ok(Workers {
         count: count("num_workers")?,
         placement: placement(count("tp_size")?, or_one("attention_dp_size")?, or_one("moe_ep_size")?),
@@ -413,8 +372,7 @@ mod tests {
         }
         let services = Services::read(&path).unwrap();
         for group in services.groups() {
-            let errors: Vec<f64> = group.pairs.iter().map(Pair::error).collect();
-            let Some(stats) = Stats::of(&errors) else { continue };
+            let Some(stats) = Stats::of_pairs(&group.pairs) else { continue };
             eprintln!(
                 "{:45} {:5} mean {:5.1} median {:5.1} bias {:5.1} | peer {:?} ours there {:?} unscored {}",
                 group.set,
@@ -429,7 +387,7 @@ mod tests {
         }
         let of = |set: &str| {
             let group = services.groups().into_iter().find(|g| g.set == set).unwrap();
-            Stats::of(&group.pairs.iter().map(Pair::error).collect::<Vec<_>>()).unwrap()
+            Stats::of_pairs(&group.pairs).unwrap()
         };
         assert!(of(TTFT).mape < 0.25 && of(TPOT).mape < 0.12, "{:?} {:?}", of(TTFT), of(TPOT));
         assert!(of(TTFT).median_ape < 0.16 && of(TPOT).median_ape < 0.08);

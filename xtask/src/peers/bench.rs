@@ -1,9 +1,14 @@
 //! What comparisons share: inputs, CPU time of a command, bits and error of an
 //! encode, and the mean difference between two rate curves.
 
-use super::matrix::Matrix;
+use super::matrix::{Matrix, matrices};
 use crate::numeric::random::Lcg;
-use crate::workspace::root;
+use crate::{
+    compile::cargo,
+    files,
+    tools::{find, succeed},
+    workspace::target,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -26,7 +31,7 @@ impl Gray {
     }
 
     pub fn write(&self, path: &Path) -> Result<(), String> {
-        std::fs::write(path, &self.samples).map_err(|e| format!("cannot write {}: {e}", path.display()))
+        files::write(path, &self.samples)
     }
 
     /// Four QPs that span about 1.5 to 4 bits a value: entropy of a Gaussian
@@ -61,7 +66,7 @@ pub struct Scratch {
 impl Scratch {
     pub fn new(name: &str) -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("trinity-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        files::folder(&path)?;
         Ok(Self { path })
     }
 }
@@ -74,11 +79,8 @@ impl Drop for Scratch {
 
 /// Builds the command with optimizations; returns its path.
 pub fn build_trinity() -> Result<PathBuf, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "--package", "trinity"]).current_dir(root());
-    crate::tools::succeed(&mut cargo)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("release/trinity"))
+    succeed(&mut cargo(&["build", "--release", "--quiet", "--package", "trinity"]))?;
+    Ok(target().join("release/trinity"))
 }
 
 /// User CPU seconds of a command, its children included.
@@ -101,13 +103,12 @@ pub fn cpu_s(command: &str, folder: &Path) -> Result<f64, String> {
 /// Samples per second, in 10⁶, of x264's fastest preset on the matrix in 8 bits,
 /// one thread; not a number where there is no x264.
 pub fn x264_ultrafast(folder: &Path, matrix: &Matrix, step: f64) -> Result<f64, String> {
-    if crate::tools::find("x264").is_none() {
+    if find("x264").is_none() {
         return Ok(f64::NAN);
     }
     // Over and over, so that starting up does not count.
     let copies = (1 << 24) / matrix.values.len() + 1;
-    let path = folder.join("many.gray");
-    std::fs::write(&path, matrix.samples(8).repeat(copies)).map_err(|e| e.to_string())?;
+    files::write(&folder.join("many.gray"), matrix.samples(8).repeat(copies))?;
     let qp = (4.0 + 6.0 * (1.5 * step / matrix.largest() * 127.0).log2()).round().clamp(1.0, 51.0);
     let command = format!(
         "x264 --preset ultrafast --tune psnr --threads 1 --keyint 1 --qp {qp} --no-deblock --input-csp i400 \
@@ -157,8 +158,8 @@ pub fn usage(command: &mut Command) -> Result<Usage, String> {
 /// Runs an encoder that reads `in.gray` and writes `out.bin` and `out.yuv`.
 pub fn point(command: &str, input: &Gray, folder: &Path) -> Result<Point, String> {
     let cpu_s = cpu_s(command, folder)?;
-    let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
-    let (stream, recon) = (read("out.bin")?, read("out.yuv")?);
+    let [stream, recon] = ["out.bin", "out.yuv"].map(|name| files::bytes(&folder.join(name)));
+    let (stream, recon) = (stream?, recon?);
     let count = input.samples.len();
     if recon.len() < count {
         return Err(format!("`{command}` wrote {} of {count} samples", recon.len()));
@@ -198,17 +199,14 @@ pub fn bd_rate(reference: &[Point], test: &[Point]) -> f64 {
 /// The tensors of a safetensors file of bf16, each aligned to 8 bit by its
 /// largest magnitude.
 pub fn tensors(path: &Path) -> Result<Vec<Gray>, String> {
-    let matrices = super::matrix::matrices(path)?;
-    Ok(matrices
-        .into_iter()
-        .map(|matrix| Gray {
-            samples: matrix.samples(8),
-            name: matrix.name,
-            width: matrix.cols,
-            height: matrix.rows,
-            natural: false,
-        })
-        .collect())
+    let gray = |matrix: Matrix| Gray {
+        samples: matrix.samples(8),
+        name: matrix.name,
+        width: matrix.cols,
+        height: matrix.rows,
+        natural: false,
+    };
+    Ok(matrices(path)?.into_iter().map(gray).collect())
 }
 
 /// A Gaussian with row and column scales.
@@ -230,7 +228,7 @@ pub fn luma_of(stream: &Path, name: &str, folder: &Path) -> Result<Gray, String>
     let command =
         format!("ffmpeg -loglevel error -y -i {} -frames:v 1 -pix_fmt gray luma.pgm", stream.display());
     cpu_s(&command, folder)?;
-    let pgm = std::fs::read(folder.join("luma.pgm")).map_err(|e| e.to_string())?;
+    let pgm = files::bytes(&folder.join("luma.pgm"))?;
     let wrong = || format!("ffmpeg made no 8-bit picture of {}", stream.display());
     // P5\nWIDTH HEIGHT\n255\n, then the samples.
     let mut lines = pgm.splitn(4, |&byte| byte == b'\n').map(|line| String::from_utf8_lossy(line));

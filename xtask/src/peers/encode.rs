@@ -9,8 +9,9 @@
 
 use super::bench;
 use super::matrix::Matrix;
+use super::video;
 use crate::numeric::random::SplitMix64;
-use crate::tools;
+use crate::{files, tools};
 use std::path::Path;
 
 /// Codecs, and the multiple of x264's samples per second that each is to reach, where there is one.
@@ -25,14 +26,8 @@ const BITS: &str = "3";
 const TURNS: usize = 3;
 
 pub fn run(args: &[&str]) -> Result<(), String> {
-    let (rows, turns) = match args {
-        [] => (4096, TURNS),
-        ["--quick"] => (1024, 1),
-        _ => return Err("expected: cargo xtask peers encode [--quick]".into()),
-    };
-    for (tool, reason) in tools::ensure(&[tools::X264]) {
-        eprintln!("left out: {} ({reason})", tool.found_as[0]);
-    }
+    let (rows, turns) = if video::is_quick("encode", args)? { (1024, 1) } else { (4096, TURNS) };
+    tools::ensure_or_say(&[tools::X264]);
     let trinity = bench::build_trinity()?;
     let scratch = bench::Scratch::new("encode")?;
     let matrix = gaussian(rows, 4096);
@@ -95,5 +90,5 @@ fn write_npy(matrix: &Matrix, path: &Path) -> Result<(), String> {
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
     bytes.extend(matrix.values.iter().flat_map(|value| value.to_le_bytes()));
-    std::fs::write(path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    files::write(path, bytes)
 }

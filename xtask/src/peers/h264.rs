@@ -9,17 +9,15 @@ use crate::tools;
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let quick = video::is_quick("h264", args)?;
-    for (tool, reason) in tools::ensure(&[tools::FFMPEG, tools::X264]) {
-        eprintln!("left out: {} ({reason})", tool.found_as[0]);
-    }
+    tools::ensure_or_say(&[tools::FFMPEG, tools::X264]);
     let trinity = bench::build_trinity()?;
     let folder = Scratch::new("peers-h264")?;
     let inputs = video::inputs(&folder, quick)?;
     let first = inputs[0].clone();
     let mut encoders = Vec::new();
     if tools::find("x264").is_some() {
-        let presets = if quick { &["veryfast", "medium", "placebo"][..] } else { &PRESETS[..] };
-        encoders.extend(presets.iter().map(|&preset| x264(preset)));
+        let presets = if quick { "veryfast medium placebo" } else { PRESETS };
+        encoders.extend(presets.split(' ').map(x264));
     }
     encoders.extend(OURS.map(|preset| Encoder::ours(&trinity, "h264", preset)));
     let measured = Measured::new(inputs, &encoders, &folder)?;

@@ -12,17 +12,15 @@ use std::process::Command;
 
 pub fn run(args: &[&str]) -> Result<(), String> {
     let quick = video::is_quick("h265", args)?;
-    for (tool, reason) in tools::ensure(&[tools::FFMPEG, tools::X265, tools::LIBDE265, tools::KVAZAAR]) {
-        eprintln!("left out: {} ({reason})", tool.found_as[0]);
-    }
+    tools::ensure_or_say(&[tools::FFMPEG, tools::X265, tools::LIBDE265, tools::KVAZAAR]);
     let trinity = bench::build_trinity()?;
     let folder = Scratch::new("peers-h265")?;
     let inputs = video::inputs(&folder, quick)?;
     let first = inputs[0].clone();
     let mut encoders = Vec::new();
     if tools::find("x265").is_some() {
-        let presets = if quick { &["ultrafast", "medium", "placebo"][..] } else { &PRESETS[..] };
-        encoders.extend(presets.iter().map(|&preset| x265(preset)));
+        let presets = if quick { "ultrafast medium placebo" } else { PRESETS };
+        encoders.extend(presets.split(' ').map(x265));
     }
     if tools::find("kvazaar").is_some() {
         encoders.extend(["ultrafast", "medium", "placebo"].map(kvazaar));

@@ -11,7 +11,7 @@
 use super::bench;
 use super::gap;
 use crate::{
-    models, tools,
+    files, models, tools,
     workspace::{root, target},
 };
 use std::collections::BTreeMap;
@@ -140,11 +140,11 @@ pub(super) fn texts(folder: &Path) -> Result<[PathBuf; 2], String> {
     let shared = root().join("../shared/lm/eval.txt");
     let own = root().join("models/lm/data/eval.txt");
     let path = if shared.exists() { shared } else { own };
-    let text = std::fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let text = files::bytes(&path)?;
     let (first, second) = text.split_at(text.len() / 2);
     let names = ["a.txt", "b.txt"].map(|name| folder.join(name));
     for (path, half) in names.iter().zip([first, second]) {
-        std::fs::write(path, half).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        files::write(path, half)?;
     }
     Ok(names)
 }
@@ -220,7 +220,7 @@ pub(super) fn read_csv<const N: usize>(path: &Path, columns: [&str; N]) -> Resul
 
 /// Cells of some columns, row by row.
 fn cells_of(path: &Path, columns: &[&str]) -> Result<Vec<Vec<String>>, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let text = files::text(path)?;
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let place = |name: &&str| {

@@ -12,7 +12,12 @@
 use super::bench;
 use super::matrix::{self, Matrix};
 use crate::numeric::random::SplitMix64;
-use crate::{tools, workspace::root};
+use crate::{
+    compile, files,
+    json::member,
+    tools,
+    workspace::{captured, captured_of_others},
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -39,9 +44,7 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         ["--speed"] => (false, true, false),
         _ => return Err("expected: cargo xtask peers line [--bits | --speed] [--quick]".into()),
     };
-    for (tool, reason) in tools::ensure(&[tools::X264]) {
-        eprintln!("left out: {} ({reason})", tool.found_as[0]);
-    }
+    tools::ensure_or_say(&[tools::X264]);
     if bits {
         print_bits(&bench::build_trinity()?, quick)?;
     }
@@ -58,19 +61,16 @@ struct Point {
 }
 
 fn print_bits(trinity: &Path, quick: bool) -> Result<(), String> {
-    let mut files = matrix::captured();
-    let real = crate::workspace::shared().join("captured/real");
-    files.extend(std::fs::read_dir(real).into_iter().flatten().flatten().map(|entry| entry.path()));
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "safetensors"));
-    files.sort();
-    if files.is_empty() {
+    let mut tensors = [captured(), captured_of_others()].concat();
+    tensors.sort();
+    if tensors.is_empty() {
         eprintln!("no captured tensors beside the project: speed alone");
         return Ok(());
     }
     let codecs =
         if quick { "trinity,trinity-lite,uniform+ac" } else { "trinity,trinity-lite,h265-best,uniform+ac" };
     let mut points = Vec::new();
-    for file in &files {
+    for file in &tensors {
         let mut command = Command::new(trinity);
         command.args(["compare", "--json", "--codecs", codecs, "--nmse", &NMSE.to_string()]).arg(file);
         if quick && let Some(first) = matrix::matrices(file)?.first() {
@@ -124,26 +124,17 @@ fn class_of<'a>(points: &'a [Point], tensor: &str) -> Option<&'a str> {
 
 /// What `compare --json` printed: one member per line.
 fn compared(command: &mut Command) -> Result<Vec<Point>, String> {
-    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr)));
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let member = |part: &str, key: &str| -> Option<String> {
-        let rest = part.split_once(&format!("\"{key}\":"))?.1;
-        Some(rest.lines().next()?.trim().trim_end_matches(',').trim_matches('"').to_owned())
-    };
     let point = |part: &str| -> Option<Point> {
         let number = |key: &str| member(part, key)?.parse::<f64>().ok();
         let (bits, nmse) = (number("bits_per_value")?, number("nmse")?);
         Some(Point {
-            tensor: member(part, "tensor")?,
-            class: member(part, "class")?,
-            codec: member(part, "codec")?,
+            tensor: member(part, "tensor")?.to_owned(),
+            class: member(part, "class")?.to_owned(),
+            codec: member(part, "codec")?.to_owned(),
             bits: bits + 0.5 * (nmse / NMSE).log2(),
         })
     };
-    Ok(text.split('{').filter_map(point).collect())
+    Ok(tools::printed(command)?.split('{').filter_map(point).collect())
 }
 
 /// Rows and columns of different scale, as the anchors' weights.
@@ -163,17 +154,13 @@ fn made_up_weights() -> Matrix {
 }
 
 fn print_speed() -> Result<(), String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--quiet", "--package", "trinity-codec", "--example", "line_measure"]);
-    tools::succeed(cargo.current_dir(root()))?;
-    let measure = root().join("target/release/examples/line_measure");
+    let measure = compile::released("line_measure", "trinity-codec")?;
     let scratch = bench::Scratch::new("line")?;
     println!(
         "\nSpeed at {RATE} bits per value: one thread, CPU time; 10⁶ values per second, and ratios to the peer in the same run\n"
     );
-    let captured = matrix::captured();
-    let caches = captured.iter().find(|file| file.ends_with("kv_cache.safetensors"));
-    let cache = caches.and_then(|file| matrix::matrices(file).ok()?.into_iter().next());
+    let caches = captured().into_iter().find(|file| file.ends_with("kv_cache.safetensors"));
+    let cache = caches.and_then(|file| matrix::matrices(&file).ok()?.into_iter().next());
     for subject in std::iter::once(made_up_weights()).chain(cache) {
         print_speed_of(&measure, &scratch, &subject)?;
     }
@@ -187,7 +174,7 @@ fn print_speed_of(measure: &Path, scratch: &bench::Scratch, subject: &Matrix) ->
     let file = scratch.path.join("in.bf16");
     let half = |value: &f32| ((value.to_bits() + 0x7fff + (value.to_bits() >> 16 & 1)) >> 16) as u16;
     let bytes: Vec<u8> = subject.values.iter().flat_map(|value| half(value).to_le_bytes()).collect();
-    std::fs::write(&file, &bytes).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+    files::write(&file, &bytes)?;
     let count = subject.values.len() as f64 / 1e6;
     let zstd = zstd_decode(scratch, &bytes)? / 2.0;
     let x264 = bench::x264_ultrafast(&scratch.path, subject, 0.3 * subject.rms())?;
@@ -224,12 +211,8 @@ fn lines(measure: &Path, file: &Path, subject: &Matrix, threads: usize) -> Resul
         RATE.into(),
         threads.to_string(),
     ]);
-    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
-    if !output.status.success() {
-        return Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr)));
-    }
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>().try_into().ok();
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(words).collect())
+    Ok(tools::printed(&mut command)?.lines().filter_map(words).collect())
 }
 
 /// Bytes per second, in 10⁶, that `zstd -d` gives back of the file, many times over.
@@ -238,12 +221,10 @@ fn zstd_decode(scratch: &bench::Scratch, bytes: &[u8]) -> Result<f64, String> {
         return Ok(f64::NAN);
     }
     let copies = (1 << 27) / bytes.len() + 1;
-    let write =
-        |name: &str, bytes: &[u8]| std::fs::write(scratch.path.join(name), bytes).map_err(|e| e.to_string());
-    write("one.bf16", bytes)?;
+    let [one, packed, many] = ["one.bf16", "one.zst", "many.zst"].map(|name| scratch.path.join(name));
+    files::write(&one, bytes)?;
     bench::cpu_s("zstd -q -f one.bf16 -o one.zst", &scratch.path)?;
-    let one = std::fs::read(scratch.path.join("one.zst")).map_err(|e| e.to_string())?;
     // Frames one after the other are a file like any other.
-    write("many.zst", &one.repeat(copies))?;
+    files::write(&many, files::bytes(&packed)?.repeat(copies))?;
     Ok((bytes.len() * copies) as f64 / 1e6 / bench::cpu_s("zstd -q -d -c many.zst", &scratch.path)?)
 }

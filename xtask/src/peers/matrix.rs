@@ -1,7 +1,8 @@
 //! Matrices of numbers for comparisons: captured ones, and sources of known
 //! statistics; and the same as samples of a picture.
 
-use std::path::{Path, PathBuf};
+use crate::files;
+use std::path::Path;
 
 /// A matrix in row order.
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ impl Matrix {
     /// Raw little-endian values.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         let bytes: Vec<u8> = self.values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        std::fs::write(path, bytes).map_err(|e| format!("cannot write {}: {e}", path.display()))
+        files::write(path, bytes)
     }
 
     /// Sum of squares.
@@ -30,7 +31,6 @@ impl Matrix {
         self.values.iter().map(|&v| f64::from(v).powi(2)).sum()
     }
 
-    /// Root of the mean square.
     pub fn rms(&self) -> f64 {
         (self.energy() / self.values.len().max(1) as f64).sqrt()
     }
@@ -82,19 +82,9 @@ impl Matrix {
     }
 }
 
-/// The files of captured tensors beside the project, in order.
-pub fn captured() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(crate::workspace::shared().join("captured"))
-        .map(|entries| entries.flatten().map(|e| e.path()).collect())
-        .unwrap_or_default();
-    files.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));
-    files.sort();
-    files
-}
-
 /// The matrices of a safetensors file of bf16.
 pub fn matrices(path: &Path) -> Result<Vec<Matrix>, String> {
-    let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let bytes = files::bytes(path)?;
     let wrong = |what: &str| format!("{}: {what}", path.display());
     let length =
         bytes.first_chunk::<8>().map(|b| u64::from_le_bytes(*b) as usize).ok_or(wrong("too short"))?;

@@ -10,8 +10,14 @@
 
 use super::bench;
 use super::matrix::{self, Matrix};
+use super::video;
 use crate::numeric::random::SplitMix64;
-use crate::{regret::newest, tools, workspace::root};
+use crate::{
+    compile, files,
+    regret::newest,
+    tools,
+    workspace::{captured, root, target},
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,14 +70,8 @@ struct Bench {
 }
 
 pub fn run(args: &[&str]) -> Result<(), String> {
-    let quick = match args {
-        [] => false,
-        ["--quick"] => true,
-        _ => return Err("expected: cargo xtask peers tensor [--quick]".into()),
-    };
-    for (tool, reason) in tools::ensure(&[tools::FFMPEG, tools::X264, tools::X265]) {
-        eprintln!("left out: {} ({reason})", tool.found_as[0]);
-    }
+    let quick = video::is_quick("tensor", args)?;
+    tools::ensure_or_say(&[tools::FFMPEG, tools::X264, tools::X265]);
     let bench = Bench::new()?;
     let input_tensors = input_tensors(quick)?;
     let curves = input_tensors
@@ -92,7 +92,7 @@ type Source = fn(&mut SplitMix64) -> f64;
 /// Captured tensors, and sources of known statistics.
 fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
     let mut found = Vec::new();
-    for file in matrix::captured() {
+    for file in captured() {
         let class = file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         let mut matrices = matrix::matrices(&file)?;
         matrices.truncate(if quick { 1 } else { usize::MAX });
@@ -121,18 +121,12 @@ fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
 impl Bench {
     fn new() -> Result<Self, String> {
         let trinity = bench::build_trinity()?;
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--release", "--quiet", "--package", "trinity-codec", "--example", "measure"])
-            .current_dir(root());
-        tools::succeed(&mut cargo)?;
-        let release = trinity.parent().map(Path::to_path_buf).unwrap_or_default();
-        let kept = release.join("../peers/tensor");
-        std::fs::create_dir_all(&kept).map_err(|e| format!("cannot create {}: {e}", kept.display()))?;
-        let python =
-            nncodec(&release.join("../peers")).map_err(|e| eprintln!("left out: nncodec ({e})")).ok();
+        let measure = compile::released("measure", "trinity-codec")?;
+        let kept = target().join("peers/tensor");
+        files::folder(&kept)?;
+        let python = nncodec(&target().join("peers")).map_err(|e| eprintln!("left out: nncodec ({e})")).ok();
         let scratch = bench::Scratch::new("peers-tensor")?;
-        Ok(Self { trinity, measure: release.join("examples/measure"), python, scratch, kept })
+        Ok(Self { trinity, measure, python, scratch, kept })
     }
 
     /// Points of `trinity`, then those of every peer.
@@ -186,7 +180,7 @@ impl Bench {
     /// A video codec at QPs around the errors of `ours`.
     fn video(&self, matrix: &Matrix, ours: &[Point], peer: &str) -> Result<Vec<Point>, String> {
         let folder = &self.scratch.path;
-        std::fs::write(folder.join("in.gray"), matrix.samples(DEPTH)).map_err(|e| e.to_string())?;
+        files::write(&folder.join("in.gray"), matrix.samples(DEPTH))?;
         // Error of a value is about the squared step over nine; the step of QP
         // 4 is one at eight bits.
         let qp = |nmse: f64| {
@@ -218,9 +212,9 @@ impl Bench {
                 )
             };
             bench::cpu_s(&command, folder)?;
-            let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
-            let bits = 8.0 * read("out.265")?.len() as f64 / matrix.values.len() as f64;
-            points.push(Point { bits, nmse: matrix.nmse_of_samples(&read("out.yuv")?, DEPTH)? });
+            let bits = 8.0 * files::bytes(&folder.join("out.265"))?.len() as f64 / matrix.values.len() as f64;
+            let shown = files::bytes(&folder.join("out.yuv"))?;
+            points.push(Point { bits, nmse: matrix.nmse_of_samples(&shown, DEPTH)? });
         }
         Ok(sorted(points))
     }
@@ -243,7 +237,7 @@ impl Bench {
         repeats: usize,
     ) -> Result<Vec<Vec<f64>>, String> {
         let script = self.scratch.path.join("nncodec_peer.py");
-        std::fs::write(&script, include_str!("nncodec_peer.py")).map_err(|e| e.to_string())?;
+        files::write(&script, include_str!("nncodec_peer.py"))?;
         let qps = qps.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
         let (rows, cols, repeats) = (matrix.rows.to_string(), matrix.cols.to_string(), repeats.to_string());
         let mut command = Command::new(python);
@@ -267,7 +261,7 @@ impl Bench {
         }
         let points = make()?;
         let text: String = points.iter().map(|p| format!("{} {:e}\n", p.bits, p.nmse)).collect();
-        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        files::write(&path, text)?;
         Ok(points)
     }
 
@@ -378,13 +372,8 @@ fn h265_age() -> String {
 
 /// The numbers of every line a command prints, after its first words.
 fn numbers(command: &mut Command, skip: usize) -> Result<Vec<Vec<f64>>, String> {
-    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?} failed: {}", said.lines().last().unwrap_or("(silent)")));
-    }
     let line = |line: &str| line.split_whitespace().skip(skip).map_while(|word| word.parse().ok()).collect();
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(line).collect())
+    Ok(tools::printed(command)?.lines().map(line).collect())
 }
 
 /// Order-0 entropy of uniformly quantized values around the errors of `ours`.
@@ -447,21 +436,19 @@ fn print_classes(input_tensors: &[InputTensor], curves: &[Vec<Vec<Point>>]) {
     println!("{:<24}{peers}", "class");
     let mut classes: Vec<&str> = input_tensors.iter().map(|s| s.class.as_str()).collect();
     classes.dedup();
-    for class in classes {
+    // Bits at every point of `trinity` on a class, where a codec reaches so far.
+    let saved = |class: &str, bits: &dyn Fn(&[Vec<Point>], &Point) -> f64| -> Vec<f64> {
+        let own = input_tensors.iter().zip(curves).filter(|(input, _)| input.class == class);
+        let points = own.flat_map(|(_, curves)| curves[0].iter().map(|ours| bits(curves, ours)));
+        points.filter(|bits| !bits.is_nan()).collect()
+    };
+    for class in &classes {
         let mut line = format!("{class:<24}");
         for (i, peer) in PEERS.iter().enumerate() {
-            let saved: Vec<f64> = input_tensors
-                .iter()
-                .zip(curves)
-                .filter(|(input, _)| input.class == class)
-                .flat_map(|(_, curves)| {
-                    curves[0].iter().map(|ours| bits_at(&curves[i + 1], ours.nmse) - ours.bits)
-                })
-                .filter(|bits| !bits.is_nan())
-                .collect();
+            let saved = saved(class, &|curves, ours| bits_at(&curves[i + 1], ours.nmse) - ours.bits);
             let mean = saved.iter().sum::<f64>() / saved.len() as f64;
             let least = saved.iter().copied().fold(f64::NAN, f64::min);
-            let bar = BARS.iter().find(|(c, p, _)| c == &class && p == peer);
+            let bar = BARS.iter().find(|(c, p, _)| c == class && p == peer);
             let mark = bar.map_or("", |(.., bar)| if mean >= *bar { "✓" } else { "✗" });
             let text = if saved.is_empty() { "–".into() } else { format!("{mean:.3} ({least:.3}) {mark}") };
             line.push_str(&format!("{text:>22}"));
@@ -470,18 +457,9 @@ fn print_classes(input_tensors: &[InputTensor], curves: &[Vec<Vec<Point>>]) {
     }
     println!("\n✓ ✗: the mean reaches its bar or not; bars of {}", bars());
     println!("\nSaved by trinity-static against h265 best: mean over the class\n");
-    let mut classes: Vec<&str> = input_tensors.iter().map(|s| s.class.as_str()).collect();
-    classes.dedup();
     for class in classes {
-        let saved: Vec<f64> = input_tensors
-            .iter()
-            .zip(curves)
-            .filter(|(input, _)| input.class == class)
-            .flat_map(|(_, curves)| {
-                curves[0].iter().map(|ours| bits_at(&curves[2], ours.nmse) - bits_at(&curves[1], ours.nmse))
-            })
-            .filter(|bits| !bits.is_nan())
-            .collect();
+        let saved =
+            saved(class, &|curves, ours| bits_at(&curves[2], ours.nmse) - bits_at(&curves[1], ours.nmse));
         println!("{class:<24}{}", cell(saved.iter().sum::<f64>() / saved.len() as f64, 10));
     }
 }

@@ -8,23 +8,14 @@
 #![allow(clippy::print_stdout)]
 
 use super::bench::{self, Gray, Point, Scratch};
-use super::matrix;
-use crate::tools;
+use crate::{
+    files, tools,
+    workspace::{captured, shared},
+};
 use std::path::Path;
 
 /// The presets of x264 and of x265, from quick to thorough.
-pub const PRESETS: [&str; 10] = [
-    "ultrafast",
-    "superfast",
-    "veryfast",
-    "faster",
-    "fast",
-    "medium",
-    "slow",
-    "slower",
-    "veryslow",
-    "placebo",
-];
+pub const PRESETS: &str = "ultrafast superfast veryfast faster fast medium slow slower veryslow placebo";
 /// Ours, for both standards.
 pub const OURS: [&str; 4] = ["fast", "medium", "slow", "best"];
 
@@ -111,9 +102,8 @@ pub fn is_quick(name: &str, args: &[&str]) -> Result<bool, String> {
 /// Captured tensors aligned to 8 bit and a natural picture; a made-up tensor
 /// where the shared data is not there.
 pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
-    let shared = crate::workspace::shared();
     let mut found = Vec::new();
-    for file in matrix::captured() {
+    for file in captured() {
         let mut tensors = bench::tensors(&file)?;
         tensors.truncate(if quick { 1 } else { usize::MAX });
         found.extend(tensors);
@@ -124,7 +114,7 @@ pub fn inputs(folder: &Scratch, quick: bool) -> Result<Vec<Gray>, String> {
     }
     // Rows enough for every encoder to settle, few enough for placebo to end.
     found.iter_mut().for_each(|gray| gray.crop(if quick { 256 } else { 512 }));
-    let photo = shared.join("conformance/h265/libheif_example-item20004.265");
+    let photo = shared().join("conformance/h265/libheif_example-item20004.265");
     if photo.exists() && tools::find("ffmpeg").is_some() {
         found.push(bench::luma_of(&photo, "natural picture", &folder.path)?);
     }
@@ -264,8 +254,8 @@ pub fn decoding_speed(
     input.write(&at.join("in.gray"))?;
     bench::cpu_s(encode, at)?;
     let copies = (1 << 23) / input.samples.len() + 1;
-    let one = std::fs::read(at.join("out.bin")).map_err(|e| e.to_string())?;
-    std::fs::write(at.join("many.bin"), one.repeat(copies)).map_err(|e| e.to_string())?;
+    let one = files::bytes(&at.join("out.bin"))?;
+    files::write(&at.join("many.bin"), one.repeat(copies))?;
     let mut best = vec![f64::INFINITY; decoders.len()];
     for _ in 0..5 {
         for (decoder, best) in decoders.iter().zip(&mut best) {
@@ -304,7 +294,7 @@ pub fn linear_cost(trinity: &Path, standard: &str, folder: &Scratch) -> Result<V
     let mut costs = Vec::new();
     for frames in [1, 4] {
         let samples = frames * width * height;
-        std::fs::write(at.join("in.gray"), tile.repeat(8 * frames)).map_err(|e| e.to_string())?;
+        files::write(&at.join("in.gray"), tile.repeat(8 * frames))?;
         let commands = [
             format!(
                 "{trinity} {standard} encode in.gray --size {width}x{height} --qp 24 --preset fast --threads 1 \

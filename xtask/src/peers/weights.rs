@@ -14,7 +14,9 @@ use super::chart::{self, Line};
 use super::gap;
 use super::kv::{is_newer, read_csv, texts};
 use crate::{
-    environment, models, tools,
+    environment, files,
+    json::member,
+    models, tools,
     workspace::{root, target},
 };
 use std::path::{Path, PathBuf};
@@ -249,8 +251,7 @@ impl Run<'_> {
             None => Ok(()),
             Some(path) => {
                 let title = format!("{}: linear weights coded for a text", self.model.name);
-                std::fs::write(path, chart::svg(&title, &lines))
-                    .map_err(|e| format!("cannot write {}: {e}", path.display()))
+                files::write(path, chart::svg(&title, &lines))
             }
         }
     }
@@ -268,7 +269,7 @@ impl Run<'_> {
         // What another program makes does not change with ours.
         let kept = self.kept || is_made(maker, &folder) && (maker.is_other() || is_newer(&csv, self.trinity));
         let stale = !kept;
-        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+        files::folder(&folder)?;
         if stale {
             eprintln!("{}: {} at {rate}", self.model.name, maker.title());
         }
@@ -308,8 +309,7 @@ impl Run<'_> {
             encode.arg("--calibrate").arg(&self.texts[1]);
         }
         let said = tools::succeed_with_output(&mut encode)?;
-        let path = folder.join("encode.json");
-        std::fs::write(&path, said).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        files::write(&folder.join("encode.json"), said)?;
         let mut eval = Command::new(self.trinity);
         self.eval(eval.arg("eval").arg(&coded).arg("--original").arg(&self.model.path), folder)
     }
@@ -334,16 +334,11 @@ impl Run<'_> {
             if !made.status.success() {
                 return Err(format!("{} could not quantize {} to {rate}", maker.name(), self.model.name));
             }
-            std::fs::write(&said, made.stdout)
-                .map_err(|e| format!("cannot write {}: {e}", said.display()))?;
+            files::write(&said, made.stdout)?;
         }
-        let text = std::fs::read_to_string(&said).map_err(|e| format!("{}: {e}", said.display()))?;
-        let word = |key: &str| {
-            let after = text.split(&format!("\"{key}\": ")).nth(1)?;
-            Some(after.split([',', '}']).next()?.trim_matches('"').to_owned())
-        };
-        let all =
-            word("quantized").zip(word("original")).zip(word("bits").and_then(|bits| bits.parse().ok()));
+        let text = files::text(&said)?;
+        let bits = member(&text, "bits").and_then(|bits| bits.parse().ok());
+        let all = member(&text, "quantized").zip(member(&text, "original")).zip(bits);
         let ((quantized, original), bits) = all.ok_or(format!("{} says nothing", said.display()))?;
         if stale {
             let mut eval = Command::new(self.trinity);
@@ -357,27 +352,30 @@ impl Run<'_> {
         if let Some((tool, why)) = missing.first() {
             return Err(format!("llama.cpp is built with {}, and {why}", tool.package));
         }
-        let mut quantize =
-            Command::new(environment::virtual_environment(".venv-llama", &["xtask/src/peers/llama.txt"])?);
-        quantize.arg(root().join("xtask/src/peers/llama.py")).arg(target().join("peers/llama"));
+        let python = environment::virtual_environment(".venv-llama", &["xtask/src/peers/llama.txt"])?;
+        Ok(self.quantizer(&python, "llama", kind))
+    }
+
+    /// A script beside this file, its folder, and what it quantizes with the calibrating text.
+    fn quantizer(&self, python: &Path, script: &str, kind: &str) -> Command {
+        let mut quantize = Command::new(python);
+        quantize
+            .arg(root().join(format!("xtask/src/peers/{script}.py")))
+            .arg(target().join("peers").join(script));
         quantize.arg(&self.model.path).arg(&self.texts[1]).arg(kind);
-        Ok(quantize)
+        quantize
     }
 
     fn package(&self, name: &str, bits: &str) -> Result<Command, String> {
-        if name == "exl3" {
+        let (script, python) = match name {
             // With PyTorch of its own: what runs on a GPU is no matter of a list of packages.
-            let python = tools::find("python3").ok_or("no python3 on this machine")?;
-            let mut quantize = Command::new(python);
-            quantize.arg(root().join("xtask/src/peers/exl3.py")).arg(target().join("peers/exl3"));
-            quantize.arg(&self.model.path).arg(&self.texts[1]).arg(format!("{name}-{bits}"));
-            return Ok(quantize);
-        }
-        let list = "python/requirements-weights-peers.txt";
-        let mut quantize = Command::new(environment::virtual_environment(".venv-peers", &[list])?);
-        quantize.arg(root().join("xtask/src/peers/rounding.py")).arg(target().join("peers/rounding"));
-        quantize.arg(&self.model.path).arg(&self.texts[1]).arg(format!("{name}-{bits}"));
-        Ok(quantize)
+            "exl3" => (name, tools::find("python3").ok_or("no python3 on this machine")?),
+            _ => {
+                let list = "python/requirements-weights-peers.txt";
+                ("rounding", environment::virtual_environment(".venv-peers", &[list])?)
+            }
+        };
+        Ok(self.quantizer(&python, script, &format!("{name}-{bits}")))
     }
 }
 
@@ -429,13 +427,9 @@ fn scored(csv: &Path) -> Result<Option<[f64; 4]>, String> {
 
 /// Bits of a weight that was coded, by what `trinity encode --json` said: all that its stream takes.
 fn coded_bits(said: &Path) -> Result<f64, String> {
-    let text = std::fs::read_to_string(said).map_err(|e| format!("cannot read {}: {e}", said.display()))?;
+    let text = files::text(said)?;
     let coded = text.split_once("\"coded\"").map_or("", |(_, rest)| rest);
-    let number = |name: &str| {
-        let (_, after) = coded.split_once(&format!("\"{name}\""))?;
-        let digits = after.trim_start_matches([':', ' ']);
-        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse::<f64>().ok()
-    };
+    let number = |name: &str| member(coded, name)?.parse::<f64>().ok();
     match number("bytes").zip(number("values")) {
         Some((bytes, values)) if values > 0.0 => Ok(8.0 * bytes / values),
         _ => Err(format!("{} does not say what was coded", said.display())),

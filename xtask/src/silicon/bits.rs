@@ -3,13 +3,14 @@
 //!
 //! Keeps what was found in `FILE`, which `--show` and the notebook read.
 
-use super::design::{Failure, captured};
 use super::table::{Figure, figures, h264};
 use crate::{
-    tools::succeed_with_output,
-    workspace::{root, shared},
+    compile::cargo,
+    files,
+    tools::{Failure, succeed_with_output},
+    workspace::{captured, captured_of_others, root, shared},
 };
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::collections::BTreeMap;
 
 pub const FILE: &str = "validation/data/silicon-bits.csv";
 /// Relative squared error that all are held to.
@@ -35,18 +36,15 @@ const OWN: &str = "study/data/tensors.safetensors";
 type Rows = BTreeMap<String, BTreeMap<String, f64>>;
 
 pub fn run() -> Result<(), Failure> {
-    let mut files = captured();
-    files.extend(captured_of_others());
-    if files.is_empty() {
+    let mut tensors = [captured(), captured_of_others()].concat();
+    if tensors.is_empty() {
         eprintln!("no captured tensors beside the repository: our own pieces, {OWN}");
-        files.push(root().join(OWN));
+        tensors.push(root().join(OWN));
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--package", "trinity-tensor", "--example", "silicon_bits", "--"]);
-    let rows = succeed_with_output(cargo.arg(NMSE.to_string()).args(&files).current_dir(root()))?;
-    let place = root().join(FILE);
-    if files.len() > 1 {
-        fs::write(&place, &rows).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    let example = ["run", "--quiet", "--package", "trinity-tensor", "--example", "silicon_bits", "--"];
+    let rows = succeed_with_output(cargo(&example).arg(NMSE.to_string()).args(&tensors))?;
+    if tensors.len() > 1 {
+        files::write(&root().join(FILE), &rows)?;
         eprintln!("wrote {FILE}");
     }
     let rows = parse(&rows);
@@ -68,11 +66,9 @@ fn pictures() -> Result<(), Failure> {
         eprintln!("no {PHOTO} beside the repository: pictures are left out");
         return Ok(());
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--package", "trinity-tensor", "--example", "silicon_picture", "--"]);
-    let rows = succeed_with_output(cargo.arg(PSNR_DB).arg(&photo).current_dir(root()))?;
-    let place = root().join(PICTURES);
-    fs::write(&place, &rows).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    let example = ["run", "--quiet", "--package", "trinity-tensor", "--example", "silicon_picture", "--"];
+    let rows = succeed_with_output(cargo(&example).arg(PSNR_DB).arg(&photo))?;
+    files::write(&root().join(PICTURES), &rows)?;
     eprintln!("wrote {PICTURES}");
     eprint!("{}", picture_table(&rows));
     Ok(())
@@ -102,21 +98,12 @@ fn picture_table(rows: &str) -> String {
     text + "\n"
 }
 
-/// Tensors of models that were not trained here.
-fn captured_of_others() -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(root().join("../shared/captured/real")) else { return Vec::new() };
-    let ends = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "safetensors");
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(ends).collect();
-    files.sort();
-    files
-}
-
 /// What was found before.
 pub fn show() -> Result<(), Failure> {
-    let missing = |error| Failure::Missing(format!("no {FILE} ({error}): run `cargo xtask silicon --bits`"));
-    let rows = fs::read_to_string(root().join(FILE)).map_err(missing)?;
+    let missing = |why| Failure::Missing(format!("{why}: run `cargo xtask silicon --bits`"));
+    let rows = files::text(&root().join(FILE)).map_err(missing)?;
     eprint!("{}", table(&parse(&rows))?);
-    if let Ok(rows) = fs::read_to_string(root().join(PICTURES)) {
+    if let Ok(rows) = files::text(&root().join(PICTURES)) {
         eprint!("{}", picture_table(&rows));
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! yosys' `sat`: handshakes of small stages, proved for so many cycles from reset,
 //! whatever their neighbours do.
 
-use super::design::{Failure, folder};
-use crate::workspace::root;
-use std::{fs, process::Command};
+use super::design::folder;
+use crate::{files, tools::Failure, workspace::root};
+use std::process::Command;
 
 /// A stage, and what of it `line_stage_check` connects.
 struct Check {
@@ -47,8 +47,7 @@ pub fn check() -> Result<(), Failure> {
     for check in CHECKS {
         let log = folder().join(format!("{}.formal.log", check.module));
         let script = folder().join(format!("{}.formal.ys", check.module));
-        let cannot = |error| format!("cannot write {}: {error}", script.display());
-        fs::write(&script, script_of(check)).map_err(cannot)?;
+        files::write(&script, script_of(check))?;
         let status = Command::new("yosys").arg("-q").arg("-l").arg(&log).arg(&script).output();
         let status = status.map_err(|error| format!("cannot run yosys: {error}"))?.status;
         if !status.success() {

@@ -1,8 +1,8 @@
 //! ASAP7's Liberty files: unpacked for OpenSTA, and merged into one for abc.
 
-use super::design::{Failure, folder};
-use crate::workspace::root;
-use std::{fs, path::PathBuf, process::Command};
+use super::design::folder;
+use crate::{files, tools::Failure, workspace::root};
+use std::{path::PathBuf, process::Command};
 
 /// The library as the two tools want it.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ const UNUSED: [&str; 5] = ["HB", "SDF", "ICG", "DLL", "DHL"];
 pub fn prepare() -> Result<Library, Failure> {
     let source = root().join("../shared/asap7");
     let target = folder().join("lib");
-    fs::create_dir_all(&target).map_err(|error| format!("cannot make {}: {error}", target.display()))?;
+    files::folder(&target)?;
     let mut parts = Vec::new();
     let mut merged = String::new();
     for part in PARTS {
@@ -45,13 +45,12 @@ pub fn prepare() -> Result<Library, Failure> {
         let first = body.find("\n  cell (").ok_or_else(|| format!("{} has no cell", packed.display()))?;
         merged.push_str(if merged.is_empty() { body } else { &body[first..] });
         let place = target.join(&name);
-        fs::write(&place, &text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+        files::write(&place, &text)?;
         parts.push(place);
     }
     merged.push_str("\n}\n");
-    let merged = trimmed(&merged);
     let place = target.join("merged.lib");
-    fs::write(&place, merged).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    files::write(&place, trimmed(&merged))?;
     let sequential = parts[PARTS.len() - 1].clone();
     Ok(Library { parts, merged: place, sequential })
 }

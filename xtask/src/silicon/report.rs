@@ -1,10 +1,14 @@
 //! `configs/silicon/asap7.toml`: what synthesis found, and what was assumed.
 
-use super::design::{DESIGNS, Design, Failure, captured, part_of};
+use super::design::{DESIGNS, Design, part_of};
 use super::netlist::Memory;
 use super::synthesize::{ACCESS_PS, Block, CLOCK_PS, SETUP_PS, script};
-use crate::workspace::root;
-use std::{fs, process::Command};
+use crate::{
+    files,
+    tools::Failure,
+    workspace::{captured, root},
+};
+use std::process::Command;
 
 /// Where the figures are kept.
 pub const FILE: &str = "configs/silicon/asap7.toml";
@@ -214,8 +218,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
             }
         }
     }
-    let place = root().join(FILE);
-    fs::write(&place, text).map_err(|error| format!("cannot write {}: {error}", place.display()))?;
+    files::write(&root().join(FILE), text)?;
     eprintln!("wrote {FILE}: {} of {} designs", blocks.len(), DESIGNS.len());
     Ok(())
 }

@@ -1,9 +1,14 @@
 //! Verilator: benches built once, run on vectors that the Rust codec wrote.
 
 use super::activity::{self, Activity};
-use super::design::{BENCHES, DESIGNS, Design, Failure, Vectors, captured, folder};
+use super::design::{BENCHES, DESIGNS, Design, Vectors, folder};
 use super::formal;
-use crate::{compile, tools::succeed, workspace::root};
+use crate::{
+    compile,
+    files::{self, ending_in},
+    tools::{Failure, succeed},
+    workspace::{captured, root},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -147,16 +152,7 @@ fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
     let rtl = root().join("models/silicon/rtl");
     let objects = folder().join(format!("{}{}", design.name, if traced { ".traced" } else { "" }));
     let mut verilator = Command::new("verilator");
-    verilator.args([
-        "--cc",
-        "--exe",
-        "--build",
-        "-O3",
-        "-Wno-fatal",
-        "-Wno-WIDTH",
-        "-Wno-UNUSED",
-        "--top-module",
-    ]);
+    verilator.args("--cc --exe --build -O3 -Wno-fatal -Wno-WIDTH -Wno-UNUSED --top-module".split(' '));
     verilator.arg(design.top).args(design.defines()).arg("-Mdir").arg(&objects).args([
         "-o",
         "bench",
@@ -171,24 +167,12 @@ fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
     if traced {
         verilator.args(["--trace", "-CFLAGS", "-DTRACED"]);
     }
-    verilator.args(sources(&rtl)?).arg(rtl.join(format!("tb/{}.cpp", design.top)));
+    verilator.args(ending_in(&rtl, "sv")).arg(rtl.join(format!("tb/{}.cpp", design.top)));
     let log = folder().join(format!("{}.bench.log", design.name));
     let output = verilator.output().map_err(|error| format!("cannot run verilator: {error}"))?;
-    fs::write(&log, [output.stdout, output.stderr].concat())
-        .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+    files::write(&log, [output.stdout, output.stderr].concat())?;
     if !output.status.success() {
         return Err(Failure::Failed(format!("verilator gave up on {}: see {}", design.top, log.display())));
     }
     Ok(objects.join("bench"))
-}
-
-/// All modules, in order of their names.
-pub fn sources(rtl: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(rtl).map_err(|error| format!("cannot read {}: {error}", rtl.display()))?;
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "sv"))
-        .collect();
-    files.sort();
-    Ok(files)
 }

@@ -1,11 +1,14 @@
 //! yosys to a netlist, OpenSTA to timing and power.
 
 use super::activity::Activity;
-use super::design::{Design, Failure, folder};
+use super::design::{Design, folder};
 use super::library::Library;
 use super::netlist::{self, Memory, Module};
-use super::simulate::sources;
-use crate::workspace::root;
+use crate::{
+    files::{ending_in, text as read, write},
+    tools::Failure,
+    workspace::root,
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -65,7 +68,7 @@ pub fn script() -> String {
 /// Every module of a design on its own, those below it as black boxes; the
 /// netlists together are the design's.
 pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure> {
-    let rtl = sources(&root().join("models/silicon/rtl"))?;
+    let rtl = ending_in(&root().join("models/silicon/rtl"), "sv");
     let mut text = String::new();
     for path in &rtl {
         text += &read(path)?;
@@ -111,7 +114,7 @@ pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure
     }
     let (place_of_all, rams) = (place(design.name, "all.v"), place(design.name, "rams.lib"));
     write(&place_of_all, &verilog)?;
-    write(&rams, &netlist::liberty(&memories, SETUP_PS, ACCESS_PS))?;
+    write(&rams, netlist::liberty(&memories, SETUP_PS, ACCESS_PS))?;
     let copies = netlist::copies(&modules, design.top);
     let verilog = place_of_all;
     Ok(Netlist { modules, copies, memories, delays_ps, verilog, rams })
@@ -285,7 +288,7 @@ pub fn measure(
         .iter()
         .map(|((path, bit), rate)| format!("{} {bit} {rate:.6}", path.replace('.', "/")))
         .collect();
-    write(&rates, &lines.join("\n"))?;
+    write(&rates, lines.join("\n"))?;
     let verilog = read(&netlist.verilog)?;
     let names = netlist::instances(&verilog);
     let mut libraries = String::new();
@@ -309,12 +312,12 @@ pub fn measure(
     // line_classes): there such nets are open, and switch as little. Apart, as a
     // second netlist in one session crashes it, too.
     let open = place(name, "power.v");
-    write(&open, &netlist::untied(&verilog))?;
+    write(&open, netlist::untied(&verilog))?;
     let said =
         opensta(&script, &linked(&netlist.verilog))? + &opensta(&script, &(linked(&open) + &annotate))?;
     write(&place(name, "sta.log"), &said)?;
     let key = netlist_key(netlist)?;
-    write(&place(name, "measured"), &format!("{key} {} {}", activity.cycles, activity.values))?;
+    write(&place(name, "measured"), format!("{key} {} {}", activity.cycles, activity.values))?;
     Ok(())
 }
 
@@ -359,11 +362,3 @@ pub fn block(design: &Design, netlist: Netlist, activity: &Activity) -> Result<B
 
 /// Gives OpenSTA the simulation's switching, then asks for timing and power.
 const ANNOTATE: &str = include_str!("annotate.tcl");
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-}

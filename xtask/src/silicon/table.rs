@@ -1,10 +1,9 @@
 //! `cargo xtask silicon --show`: the committed figures, beside the paper's and at
 //! other rates. Needs neither tools nor library.
 
-use super::design::Failure;
 use super::report::FILE;
-use crate::workspace::root;
-use std::{collections::BTreeMap, fs};
+use crate::{files, tools::Failure, workspace::root};
+use std::collections::BTreeMap;
 
 /// A table of a file: its kind, and its keys.
 type Entry = (String, BTreeMap<String, String>);
@@ -34,18 +33,15 @@ pub struct Figure {
 }
 
 pub fn show() -> Result<(), Failure> {
-    let missing = |error| Failure::Missing(format!("no {FILE} ({error}): run `cargo xtask silicon`"));
-    let text = fs::read_to_string(root().join(FILE)).map_err(missing)?;
-    let entries = parse(&text);
+    let missing = |why| Failure::Missing(format!("{why}: run `cargo xtask silicon`"));
+    let entries = read(FILE).map_err(missing)?;
     let shared = three_in_one(&entries, &read(XK264)?)?;
     eprintln!("{}\n{}\n{}\n{shared}", render(&entries)?, scaling(&entries)?, beside(&entries)?);
     Ok(())
 }
 
 fn read(path: &str) -> Result<Vec<Entry>, String> {
-    let text =
-        fs::read_to_string(root().join(path)).map_err(|error| format!("cannot read {path}: {error}"))?;
-    Ok(parse(&text))
+    files::text(&root().join(path)).map(|text| parse(&text))
 }
 
 fn scaled(design: &BTreeMap<String, String>) -> Result<Figure, String> {

@@ -146,7 +146,6 @@ fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<Vec<String>> {
     out
 }
 
-/// What each module imports.
 type Imports = BTreeMap<Vec<String>, Vec<Import>>;
 
 /// The module that defines what `path`, written in `here`, ends at.

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 /// The languages that are checked beside Rust, by the ending of their files.
 pub const ENDINGS: [&str; 5] = ["cu", "sv", "py", "js", "cpp"];
 
-/// Functions of a file, by its ending.
 pub fn functions(path: &Path, text: &str) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");

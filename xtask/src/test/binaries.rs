@@ -5,7 +5,7 @@
 //! where they are; as many as there are cores run side by side, those that take
 //! longest first. What a binary says appears in one piece when it is done.
 
-use crate::tools::succeed_with_output;
+use crate::{json::member, tools::succeed_with_output};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -65,10 +65,12 @@ impl Binary {
             .split_once("\"profile\":{")
             .and_then(|(_, profile)| profile.split_once('}'))
             .is_some_and(|(profile, _)| profile.contains("\"test\":true"));
-        let Some(executable) = text(line, "executable").filter(|_| is_test) else { return Ok(None) };
+        let Some(executable) = member(line, "executable").filter(|own| is_test && *own != "null") else {
+            return Ok(None);
+        };
         let cut = |what: &str| format!("cargo names a test without its {what}: {line}");
-        let manifest = text(line, "manifest_path").ok_or_else(|| cut("manifest"))?;
-        let name = text(line, "name").ok_or_else(|| cut("name"))?;
+        let manifest = member(line, "manifest_path").ok_or_else(|| cut("manifest"))?;
+        let name = member(line, "name").ok_or_else(|| cut("name"))?;
         let folder = Path::new(manifest).parent().ok_or_else(|| cut("folder"))?.to_path_buf();
         let integration = line.contains(r#""kind":["test"]"#);
         let target = match (integration, line.contains(r#""kind":["bin"]"#)) {
@@ -103,13 +105,6 @@ impl Binary {
         let manifest = self.folder.join("Cargo.toml");
         Err(format!("`cargo test --manifest-path {} {}`: {}", manifest.display(), self.target, output.status))
     }
-}
-
-/// A field of a line of JSON that holds text; of paths with signs that JSON escapes, nothing.
-fn text<'a>(line: &'a str, field: &str) -> Option<&'a str> {
-    let (_, behind) = line.split_once(&format!("\"{field}\":\""))?;
-    let (value, _) = behind.split_once('"')?;
-    (!value.contains('\\')).then_some(value)
 }
 
 #[cfg(test)]

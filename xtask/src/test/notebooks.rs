@@ -5,25 +5,17 @@ use super::outcome::StepOutcome;
 use crate::{
     compile,
     environment::{ALL, environment},
-    python,
-    tools::succeed,
+    files, python,
+    tools::{Failure, succeed},
     workspace::{root, target},
 };
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{env, fs, path::Path, process::Command};
 
 /// Notebooks of a minute and more, for `--all`.
 const SLOW: [&str; 5] = ["accuracy.ipynb", "compare.ipynb", "die.ipynb", "paper.ipynb", "python.ipynb"];
 
 pub fn notebooks() -> StepOutcome {
-    let python = match environment() {
-        Ok(python) => python,
-        Err(reason) => return StepOutcome::LeftOut(reason),
-    };
-    run(&python).into()
+    environment().map_err(Failure::Missing).and_then(|python| Ok(run(&python)?)).into()
 }
 
 fn run(python: &Path) -> Result<(), String> {
@@ -52,12 +44,7 @@ fn run(python: &Path) -> Result<(), String> {
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error| format!("cannot copy notebooks to {}: {error}", to.display());
     fs::create_dir_all(to).map_err(failed)?;
-    let notebooks: Vec<PathBuf> = fs::read_dir(from)
-        .map_err(failed)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|ending| ending == "ipynb"))
-        .collect();
-    for path in notebooks {
+    for path in files::ending_in(from, "ipynb") {
         let Some(name) = path.file_name() else { continue };
         if SLOW.iter().any(|slow| name == *slow) && env::var_os(ALL).is_none() {
             eprintln!("notebooks: {} is left out; `cargo xtask test --all` runs it", path.display());

@@ -1,5 +1,7 @@
 //! What became of a step, in memory and as a line of text.
 
+use crate::tools::Failure;
+
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepOutcome {
@@ -8,11 +10,12 @@ pub enum StepOutcome {
     LeftOut(String),
 }
 
-impl From<Result<(), String>> for StepOutcome {
-    fn from(result: Result<(), String>) -> Self {
-        match result {
+impl<E: Into<Failure>> From<Result<(), E>> for StepOutcome {
+    fn from(result: Result<(), E>) -> Self {
+        match result.map_err(Into::into) {
             Ok(()) => Self::Passed,
-            Err(reason) => Self::Failed(reason),
+            Err(Failure::Missing(reason)) => Self::LeftOut(reason),
+            Err(Failure::Failed(reason)) => Self::Failed(reason),
         }
     }
 }

@@ -22,6 +22,20 @@ pub struct Step {
     pub run: fn() -> StepOutcome,
 }
 
+const fn step(name: &'static str, what: &'static str, run: fn() -> StepOutcome) -> Step {
+    Step { name, what, more: "", after: &[], run }
+}
+
+impl Step {
+    const fn more(self, more: &'static str) -> Self {
+        Self { more, ..self }
+    }
+
+    const fn after(self, after: &'static [&'static str]) -> Self {
+        Self { after, ..self }
+    }
+}
+
 pub const BUILD: &str = "build";
 /// The step on another processor: with `--all`, or by name.
 const EMULATED: &str = "emulated";
@@ -37,112 +51,55 @@ const BY_NAME: [&str; 2] = ["units", "lints"];
 /// In the order in which they start where nothing holds them up: what takes
 /// longest after the build comes first.
 pub const STEPS: [Step; 16] = [
-    Step {
-        name: "tools",
-        what: "programs that tests compare with, through apt where it may",
-        more: "",
-        after: &[],
-        run: steps::install_tools,
-    },
-    Step { name: "format", what: "cargo fmt", more: "", after: &[], run: steps::format },
-    Step {
-        name: "structure",
-        what: "no circles of imports, no overlong functions",
-        more: "",
-        after: &[],
-        run: steps::structure_holds,
-    },
-    Step {
-        name: "lints",
-        what: "cargo clippy alone, which the build has in it",
-        more: "",
-        after: &["structure"],
-        run: steps::lints,
-    },
-    Step {
-        name: "packages",
-        what: "a Python environment for notebooks and tests, from PyPI",
-        more: "PyTorch, Ray and Dask",
-        after: &["tools"],
-        run: steps::packages,
-    },
-    Step {
-        name: "licences",
-        what: "licences and advisories of dependencies",
-        more: "",
-        after: &[],
-        run: steps::licences,
-    },
-    Step {
-        name: BUILD,
-        what: "everything compiled, once, in the profile of the tests, by clippy, whose warnings are errors",
-        more: "portable crates without threads",
-        after: &["structure"],
-        run: steps::build,
-    },
-    Step {
-        name: "tests",
-        what: "unit and integration tests",
-        more: "four times as many random inputs for each property, whole grids, calibrated files, every baseline, examples for longer",
-        after: &[BUILD, "tools"],
-        run: steps::tests,
-    },
-    Step {
-        name: "silicon",
-        what: "the widest RTL designs under Verilator, every value as the codec has it",
-        more: "under every pressure",
-        after: &[BUILD, "tools"],
-        run: steps::silicon_equals_software,
-    },
-    Step {
-        name: "python",
-        what: "the Python package",
-        more: "PyTorch, Ray, Dask",
-        after: &[BUILD, "packages"],
-        run: steps::python_package,
-    },
-    Step {
-        name: "notebooks",
-        what: "notebooks from top to bottom",
-        more: "every notebook",
-        after: &[BUILD, "packages"],
-        run: notebooks,
-    },
-    Step {
-        name: "page",
-        what: "the explorer in a browser, beside the command",
-        more: "every study, as one file with the module for browsers",
-        after: &[BUILD, "tools"],
-        run: steps::explorer,
-    },
-    Step {
-        name: "validation",
-        what: "every model against its measurements",
-        more: "",
-        after: &[BUILD],
-        run: steps::validation,
-    },
-    Step {
-        name: "documents",
-        what: "examples in documentation, and a command for every number in documents",
-        more: "what is cheap of them run again",
-        after: &[BUILD, "tests"],
-        run: steps::documents,
-    },
-    Step {
-        name: EMULATED,
-        what: "pins of every codec, and NEON beside the scalar truth, on an emulated aarch64",
-        more: "",
-        after: &[BUILD],
-        run: emulated,
-    },
-    Step {
-        name: "units",
-        what: "unit tests alone, of every crate",
-        more: "",
-        after: &["format", "structure"],
-        run: steps::units,
-    },
+    step("tools", "programs that tests compare with, through apt where it may", steps::install_tools),
+    step("format", "cargo fmt", steps::format),
+    step("structure", "no circles of imports, no overlong functions", steps::structure_holds),
+    step("lints", "cargo clippy alone, which the build has in it", steps::lints).after(&["structure"]),
+    step("packages", "a Python environment for notebooks and tests, from PyPI", steps::packages)
+        .more("PyTorch, Ray and Dask")
+        .after(&["tools"]),
+    step("licences", "licences and advisories of dependencies", steps::licences),
+    step(
+        BUILD,
+        "everything compiled, once, in the profile of the tests, by clippy, whose warnings are \
+         errors",
+        steps::build,
+    )
+    .more("portable crates without threads")
+    .after(&["structure"]),
+    step("tests", "unit and integration tests", steps::tests)
+        .more(
+            "four times as many random inputs for each property, whole grids, calibrated files, \
+             every baseline, examples for longer",
+        )
+        .after(&[BUILD, "tools"]),
+    step(
+        "silicon",
+        "the widest RTL designs under Verilator, every value as the codec has it",
+        steps::silicon_equals_software,
+    )
+    .more("under every pressure")
+    .after(&[BUILD, "tools"]),
+    step("python", "the Python package", steps::python_package)
+        .more("PyTorch, Ray, Dask")
+        .after(&[BUILD, "packages"]),
+    step("notebooks", "notebooks from top to bottom", notebooks)
+        .more("every notebook")
+        .after(&[BUILD, "packages"]),
+    step("page", "the explorer in a browser, beside the command", steps::explorer)
+        .more("every study, as one file with the module for browsers")
+        .after(&[BUILD, "tools"]),
+    step("validation", "every model against its measurements", steps::validation).after(&[BUILD]),
+    step(
+        "documents",
+        "examples in documentation, and a command for every number in documents",
+        steps::documents,
+    )
+    .more("what is cheap of them run again")
+    .after(&[BUILD, "tests"]),
+    step(EMULATED, "pins of every codec, and NEON beside the scalar truth, on an emulated aarch64", emulated)
+        .after(&[BUILD]),
+    step("units", "unit tests alone, of every crate", steps::units).after(&["format", "structure"]),
 ];
 
 /// The steps of these names in their order; all where none is named.

@@ -5,20 +5,11 @@ use crate::{
     compile::{self, cargo, edited, selected},
     environment::{ALL, environment},
     numbers, python, silicon, structure,
-    tools::{self, succeed},
+    tools::{self, Failure, succeed},
     web,
     workspace::root,
 };
 use std::{env, process::Command};
-
-impl From<web::Failure> for StepOutcome {
-    fn from(failure: web::Failure) -> Self {
-        match failure {
-            web::Failure::Missing(reason) => Self::LeftOut(reason),
-            web::Failure::Failed(reason) => Self::Failed(reason),
-        }
-    }
-}
 
 /// Tests that compare with a program skip themselves, loudly, where it is missing.
 pub fn install_tools() -> StepOutcome {
@@ -73,22 +64,11 @@ pub fn licences() -> StepOutcome {
 
 /// Python with what notebooks and tests import.
 pub fn packages() -> StepOutcome {
-    match environment() {
-        Ok(_) => StepOutcome::Passed,
-        Err(reason) => StepOutcome::LeftOut(reason),
-    }
+    environment().map(drop).map_err(Failure::Missing).into()
 }
 
 /// Crates that a browser can run.
-const PORTABLE: [&str; 7] = [
-    "trinity-bits",
-    "trinity-numeric",
-    "trinity-h264",
-    "trinity-h265",
-    "trinity-codec",
-    "trinity-sim",
-    "trinity-study",
-];
+const PORTABLE: [&str; 7] = ["bits", "numeric", "h264", "h265", "codec", "sim", "study"];
 
 /// What the other steps run, linted; with `--all` also the portable crates without threads, on this machine.
 pub fn build() -> StepOutcome {
@@ -97,7 +77,7 @@ pub fn build() -> StepOutcome {
     }
     let mut built = compile::everything();
     if env::var_os(ALL).is_some() {
-        let packages = PORTABLE.iter().flat_map(|package| ["--package", package]);
+        let packages = PORTABLE.iter().map(|name| format!("--package=trinity-{name}"));
         let mut check = cargo(&["check", "--quiet", "--no-default-features"]);
         built = built.and(succeed(check.args(packages)));
     }
@@ -142,11 +122,7 @@ pub fn units() -> StepOutcome {
 
 /// The RTL on small vectors: every value as the Rust codec has it.
 pub fn silicon_equals_software() -> StepOutcome {
-    match silicon::quick(env::var_os(ALL).is_some()) {
-        Ok(()) => StepOutcome::Passed,
-        Err(silicon::Failure::Missing(reason)) => StepOutcome::LeftOut(reason),
-        Err(silicon::Failure::Failed(reason)) => StepOutcome::Failed(reason),
-    }
+    silicon::quick(env::var_os(ALL).is_some()).into()
 }
 
 /// The explorer's page in a browser and beside the command: as the command serves it, and with
@@ -163,8 +139,9 @@ pub fn explorer() -> StepOutcome {
     }
     // What one part lacks keeps no other from running, and a failure is said before it.
     let mut lacking = StepOutcome::Passed;
-    for failure in parts.into_iter().filter_map(Result::err) {
-        match failure.into() {
+    for part in parts {
+        match part.into() {
+            StepOutcome::Passed => {}
             failed @ StepOutcome::Failed(_) => return failed,
             left_out => lacking = left_out,
         }

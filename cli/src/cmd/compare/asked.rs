@@ -214,7 +214,6 @@ pub(super) fn targets(args: &Args) -> Vec<Rate> {
     bits.iter().map(|&bits| Rate::Bits(bits)).collect()
 }
 
-/// The tensors to look at.
 pub(super) fn entries(args: &Args) -> Result<Vec<Entry>, Failure> {
     Ok(Selection::of(args).chosen()?.into_iter().map(|(_, entry)| entry).collect())
 }

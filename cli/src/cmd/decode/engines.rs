@@ -59,7 +59,6 @@ impl Job<'_> {
         Ok(tensors.into_iter().map(to).collect())
     }
 
-    /// One safetensors file.
     pub fn safetensors(&self, tensors: Vec<Written<'_>>, output: &Path) -> Result<(), Failure> {
         let tensors = self.rounded(tensors)?;
         let spool = Spool::create(output)?;

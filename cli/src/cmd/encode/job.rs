@@ -36,7 +36,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Texts of the container.
     pub fn texts(&self) -> Result<BTreeMap<String, String>, Failure> {
         self.file.texts().map_err(|error| bad_input(&self.path.display().to_string(), &error))
     }

@@ -43,7 +43,6 @@ fn with_codec(text: &str) -> Result<(String, String), String> {
 }
 
 impl RuleArgs {
-    /// Whether any was given.
     pub fn is_given(&self) -> bool {
         let Self { exclude, bits_for, codec_for, rules } = self;
         !exclude.is_empty() || !bits_for.is_empty() || !codec_for.is_empty() || rules.is_some()

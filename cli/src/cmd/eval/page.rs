@@ -29,11 +29,7 @@ fn report(rows: &[EvaluationRow], model: &str) -> Report {
         );
         report.plot(
             "Bits per byte of text against bits per value of the weights",
-            &Plot {
-                x: Axis::linear("bits per value"),
-                y: Axis::log("bits per byte"),
-                series: series(&curves, rows),
-            },
+            &Plot::new(Axis::linear("bits per value"), Axis::log("bits per byte"), series(&curves, rows)),
         );
         report.heading("Held against the paper");
         report.paragraphs(verdicts(&curves));
@@ -53,22 +49,13 @@ fn report(rows: &[EvaluationRow], model: &str) -> Report {
 
 fn series(curves: &[LossCurve<'_>], rows: &[EvaluationRow]) -> Vec<Series> {
     let known = rows[0].bits_per_byte;
-    let mut series: Vec<Series> = curves
-        .iter()
-        .map(|curve| Series {
-            name: curve.name.to_owned(),
-            points: curve.points.iter().map(|point| (point.bits, known + point.lost)).collect(),
-            mark: if curve.points.len() > 1 { Mark::Line } else { Mark::Points },
-        })
-        .collect();
+    let series = curves.iter().map(|curve| {
+        let mark = if curve.points.len() > 1 { Mark::Line } else { Mark::Points };
+        Series::new(curve.name, curve.points.iter().map(|point| (point.bits, known + point.lost)), mark)
+    });
     let all = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.bits);
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-    series.push(Series {
-        name: "uncompressed".into(),
-        points: vec![(low, known), (high, known)],
-        mark: Mark::Reference,
-    });
-    series
+    series.chain([Series::new("uncompressed", [(low, known), (high, known)], Mark::Reference)]).collect()
 }
 
 /// Codings from the least to the most harmful.

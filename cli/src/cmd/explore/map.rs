@@ -1,6 +1,7 @@
 //! The map of where a codec pays, as a picture that needs no script: gains as
 //! colours, a line where a codec starts to pay, and clusters as numbered marks.
 
+use crate::report::escape;
 use crate::table::sig3;
 use std::fmt::Write;
 use trinity_study::explore::{Mark, PAYS, Regime, Ruler};
@@ -25,7 +26,6 @@ const COLOURS: [(f64, &str, &str); 7] = [
     (4.0, "#0b5d2c", "4"),
 ];
 
-/// The picture.
 pub fn svg(regime: &Regime) -> String {
     let rows = regime.marks.len() as f64 + 2.0;
     let foot = FOOT + if regime.why.is_some() { LINE } else { 0.0 };
@@ -33,12 +33,12 @@ pub fn svg(regime: &Regime) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"12\" role=\"img\" aria-label=\"{}\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n",
-        escaped(&label(regime))
+        escape(&label(regime))
     );
     let _ = writeln!(
         text,
         "<text x=\"{LEFT}\" y=\"18\" font-weight=\"600\" fill=\"#1b1f24\">Gain of {} for each mm²; within the line it pays</text>",
-        escaped(&regime.candidate)
+        escape(&regime.candidate)
     );
     cells(&mut text, regime);
     edge(&mut text, regime);
@@ -129,39 +129,23 @@ fn axes(text: &mut String, regime: &Regime) {
         RIGHT - LEFT,
         BOTTOM - TOP
     );
+    let mut label = |place: &str, anchor: &str, colour: &str, said: &str| {
+        let _ = writeln!(text, "<text {place} text-anchor=\"{anchor}\" fill=\"{colour}\">{said}</text>");
+    };
     for value in powers(&regime.x) {
-        let x = across(regime, value);
-        let _ = writeln!(
-            text,
-            "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#57606a\">{}</text>",
-            BOTTOM + 15.0,
-            plain(value)
-        );
+        let place = format!("x=\"{:.1}\" y=\"{:.1}\"", across(regime, value), BOTTOM + 15.0);
+        label(&place, "middle", "#57606a", &plain(value));
     }
     for value in powers(&regime.y) {
-        let y = up(regime, value) + 4.0;
-        let _ = writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\" fill=\"#57606a\">{}</text>",
-            LEFT - 6.0,
-            plain(value)
-        );
+        let place = format!("x=\"{:.1}\" y=\"{:.1}\"", LEFT - 6.0, up(regime, value) + 4.0);
+        label(&place, "end", "#57606a", &plain(value));
     }
-    let middle = (LEFT + RIGHT) / 2.0;
-    let _ = writeln!(
-        text,
-        "<text x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#1b1f24\">{}, {}</text>",
-        BOTTOM + 31.0,
-        regime.x.name,
-        regime.x.unit
-    );
-    let _ = writeln!(
-        text,
-        "<text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\" fill=\"#1b1f24\">{}, {}</text>",
-        (TOP + BOTTOM) / 2.0,
-        regime.y.name,
-        regime.y.unit
-    );
+    for (place, ruler) in [
+        (format!("x=\"{}\" y=\"{:.1}\"", (LEFT + RIGHT) / 2.0, BOTTOM + 31.0), &regime.x),
+        (format!("transform=\"translate(14 {:.1}) rotate(-90)\"", (TOP + BOTTOM) / 2.0), &regime.y),
+    ] {
+        label(&place, "middle", "#1b1f24", &format!("{}, {}", ruler.name, ruler.unit));
+    }
 }
 
 /// The powers of ten on an axis.
@@ -189,7 +173,7 @@ fn marks(text: &mut String, regime: &Regime) {
             text,
             "<text x=\"{side}\" y=\"{:.1}\" fill=\"#1b1f24\"><tspan font-weight=\"600\">{sign}</tspan> {}: {gain}</text>",
             TOP + 12.0 + 18.0 * at as f64,
-            escaped(&mark.name)
+            escape(&mark.name)
         );
     };
     for (at, mark) in regime.marks.iter().enumerate() {
@@ -227,11 +211,7 @@ fn legend(text: &mut String, regime: &Regime) {
             text,
             "<text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#57606a\" font-size=\"11\">white: cannot run ({})</text>",
             y + 26.0,
-            escaped(why)
+            escape(why)
         );
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

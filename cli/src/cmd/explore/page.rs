@@ -124,18 +124,14 @@ fn differences(report: &mut Report, found: &Exploration) {
             let (own, plain) = (best_within(&own, *area)?, best_within(&plain, *area)?);
             Some((*area, (own / plain - 1.0) * 100.0))
         });
-        Series { name: front.scenario.clone(), points: over.collect(), mark: Mark::Line }
+        Series::new(&front.scenario, over, Mark::Line)
     });
-    let series: Vec<Series> = series.filter(|own| !own.points.is_empty()).collect();
-    if series.is_empty() {
-        return;
+    let series = series.filter(|own| !own.points.is_empty());
+    let y = Axis::linear(format!("tokens/s over {}, %", found.baseline));
+    let plot = Plot::new(Axis::log("total die area, mm²"), y, series);
+    if !plot.series.is_empty() {
+        report.plot(format!("What each codec gains over {} within an area", found.baseline), &plot);
     }
-    let plot = Plot {
-        x: Axis::log("total die area, mm²"),
-        y: Axis::linear(format!("tokens/s over {}, %", found.baseline)),
-        series,
-    };
-    report.plot(format!("What each codec gains over {} within an area", found.baseline), &plot);
 }
 
 fn inputs(odds: &Odds) -> Table {
@@ -179,13 +175,9 @@ pub fn picture(found: &Exploration) -> Plot {
     let right = found.budget_mm2.map_or(f64::INFINITY, |budget| budget * 1.2);
     let series = found.fronts.iter().map(|front| {
         let points = front.points.iter().map(|point| (point.estimate.area_mm2, point.estimate.tokens_per_s));
-        Series {
-            name: front.scenario.clone(),
-            points: points.filter(|(area, _)| *area <= right).collect(),
-            mark: Mark::Line,
-        }
+        Series::new(&front.scenario, points.filter(|(area, _)| *area <= right), Mark::Line)
     });
-    Plot { x: Axis::linear("total die area, mm²"), y: Axis::linear("tokens/s"), series: series.collect() }
+    Plot::new(Axis::linear("total die area, mm²"), Axis::linear("tokens/s"), series)
 }
 
 fn codecs(found: &Exploration) -> String {

@@ -7,7 +7,6 @@ use crate::table::Table;
 use serde_json::{Value, json};
 use trinity_study::figures::Claim;
 
-/// The page.
 pub fn report(title: &str, answers: &[Answer]) -> Report {
     let mut report = Report::new(title);
     report.paragraph(format!("{}. Every verdict follows from a run or a recording of one.", counts(answers)));

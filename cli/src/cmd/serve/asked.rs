@@ -46,9 +46,10 @@ impl What {
 }
 
 /// A refusal, with what would help.
-pub fn refused(refused: &Refused) -> Failure {
-    let failure = Failure::input(refused);
+pub fn refused(refused: Refused) -> Failure {
+    let failure = Failure::input(&refused);
     match refused {
+        Refused::File(why) => why.into(),
         Refused::DoesNotFit { .. } => failure.help("give it more GPUs, or a precision with fewer bits"),
         Refused::NoneKeeps { .. } => failure.help("allow more time, or give it more GPUs or faster ones"),
         Refused::Unknown(_) => failure.help("`trinity config list` names what is built in"),

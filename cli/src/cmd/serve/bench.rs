@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::table::{Table, sig3};
 use serde::Serialize;
 use std::time::Instant;
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::library::Library;
 use trinity_study::serving::platform::Ask;
 use trinity_study::serving::speed::{Speed, speed};
 

@@ -8,8 +8,8 @@ use crate::plot::{Axis, Mark, Plot, Series};
 use crate::report::Report;
 use crate::table::{Table, sig3};
 use std::path::PathBuf;
-use trinity_study::serving::coded::{Cell, Map, MapError, MapRequest, Place, Ratio, Verdict, map};
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::coded::{Cell, Map, MapRequest, Place, Ratio, Verdict, map};
+use trinity_study::serving::library::Library;
 
 /// Map what coding KV caches buys over context length and concurrency
 ///
@@ -77,11 +77,7 @@ pub fn run(args: &CodecArgs, library: &Library, ctx: &Context) -> Result<(), Fai
         reused: args.reused,
         recorded: args.recorded.clone(),
     };
-    let map = map(library, &request).map_err(|error| match error {
-        MapError::Refused(why) => refused(&why),
-        MapError::File(why) => why.into(),
-        other => Failure::input(other),
-    })?;
+    let map = map(library, &request).map_err(refused)?;
     ctx.show(&map, || text(&map, ctx.colour))?;
     if let Some(folder) = &args.out {
         output::lock(folder, "serve-codec")?;
@@ -180,19 +176,15 @@ fn page(map: &Map) -> Report {
             "TTFT, not coded over coded"
         };
         // One line for each number in flight.
-        let series = map.request.concurrencies.iter().map(|&concurrency| Series {
-            name: format!("{concurrency} in flight"),
-            points: map
-                .cells
-                .iter()
-                .filter(|cell| cell.place == place && cell.concurrency == concurrency)
-                .filter_map(|cell| Some((f64::from(cell.context), gain(cell)?.value)))
-                .collect(),
-            mark: Mark::Line,
+        let series = map.request.concurrencies.iter().map(|&concurrency| {
+            let cells =
+                map.cells.iter().filter(|cell| cell.place == place && cell.concurrency == concurrency);
+            let points = cells.filter_map(|cell| Some((f64::from(cell.context), gain(cell)?.value)));
+            Series::new(format!("{concurrency} in flight"), points, Mark::Line)
         });
-        let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
-        if !series.is_empty() {
-            let plot = Plot { x: Axis::log("context, tokens"), y: Axis::log(what), series };
+        let series = series.filter(|series| !series.points.is_empty());
+        let plot = Plot::new(Axis::log("context, tokens"), Axis::log(what), series);
+        if !plot.series.is_empty() {
             report.plot(format!("Cache {}: {what}", place.name()), &plot);
         }
     }

@@ -8,8 +8,8 @@ use crate::table::{Table, grouped, sig3};
 use std::path::PathBuf;
 use trinity_config::Duration;
 use trinity_sim::serving::{BOUND, Convergence};
-use trinity_study::serving::measured::Library;
-use trinity_study::serving::player::{Arrivals, PlayError, PlayOutcome, PlayRequest, run as play};
+use trinity_study::serving::library::Library;
+use trinity_study::serving::player::{Arrivals, PlayOutcome, PlayRequest, run as play};
 
 /// Play one load through one deployment
 ///
@@ -111,11 +111,7 @@ pub fn run(args: &PlayArgs, library: &Library, ctx: &Context) -> Result<(), Fail
         swap: args.swap,
         seed: args.seed,
     };
-    let outcome = play(library, &request).map_err(|error| match error {
-        PlayError::Refused(why) => refused(&why),
-        PlayError::Trace(why) => why.into(),
-        other => Failure::input(other),
-    })?;
+    let outcome = play(library, &request).map_err(refused)?;
     ctx.show(&outcome, || text(&outcome, ctx.colour))
 }
 

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::table::{Table, grouped, sig3};
 use std::time::Instant;
 use trinity_config::Duration;
-use trinity_study::serving::measured::Library;
+use trinity_study::serving::library::Library;
 use trinity_study::serving::plan::{DeploymentOutcome, DeploymentRequest, find};
 
 /// Rank placements, batches and splits of so many GPUs within a TTFT and a TPOT
@@ -51,7 +51,7 @@ pub fn run(args: &SearchArgs, library: &Library, ctx: &Context) -> Result<(), Fa
         top: args.top as usize,
     };
     let started = Instant::now();
-    let outcome = find(library, &request).map_err(|error| refused(&error))?;
+    let outcome = find(library, &request).map_err(refused)?;
     if ctx.json {
         return ctx.print_json(&outcome);
     }

@@ -62,46 +62,39 @@ impl State {
             in_blocks: rows,
             accumulated: Accumulator::new(&study.plan),
         };
-        let Ok(text) = fs::read_to_string(fresh.path(out)) else { return Ok(fresh) };
+        let path = fresh.path(out);
+        let Ok(text) = fs::read_to_string(&path) else { return Ok(fresh) };
+        let place = path.display();
         match Self::parse(&text) {
             Ok(left) if left.fingerprint == fresh.fingerprint && left.version != fresh.version => {
-                ctx.remark(format!(
-                    "{} was computed by another version of the model; starting anew",
-                    fresh.path(out).display()
-                ));
+                ctx.remark(format!("{place} was computed by another version of the model; starting anew"));
                 Ok(fresh)
             }
             Ok(left) if left.fingerprint == fresh.fingerprint && left.rows == rows => {
-                output::own(&fresh.path(out));
+                output::own(&path);
                 output::own(&fresh.rows_path(out));
                 ctx.remark(format!("going on at point {} of {}", left.next, left.end));
                 Ok(left)
             }
             _ if output::forced() => {
-                ctx.remark(format!("{} is of another sweep; starting anew", fresh.path(out).display()));
+                ctx.remark(format!("{place} is of another sweep; starting anew"));
                 Ok(fresh)
             }
             Ok(left) if left.fingerprint == fresh.fingerprint => Err(Failure::input(format_args!(
-                "`{}` is of a run {} the rows of points.csv, and this one is {}",
-                fresh.path(out).display(),
+                "`{place}` is of a run {} the rows of points.csv, and this one is {}",
                 if left.rows { "with" } else { "without" },
                 if rows { "with them" } else { "without" },
             ))
             .help("give the same --points, choose another --out, or start anew with --force")),
             Ok(left) => Err(Failure::input(format_args!(
-                "`{}` is a checkpoint of the sweep `{}` (fingerprint {}), and this is `{}` ({})",
-                fresh.path(out).display(),
-                left.sweep,
-                left.fingerprint,
-                fresh.sweep,
-                fresh.fingerprint,
+                "`{place}` is a checkpoint of the sweep `{}` (fingerprint {}), and this is `{}` ({})",
+                left.sweep, left.fingerprint, fresh.sweep, fresh.fingerprint,
             ))
             .help("choose another folder with --out, or start anew with --force and lose that checkpoint")),
-            Err(error) => Err(Failure::input(format_args!(
-                "`{}` is no checkpoint that can be read: {error}",
-                fresh.path(out).display()
-            ))
-            .help("choose another folder with --out, or start anew with --force")),
+            Err(error) => {
+                Err(Failure::input(format_args!("`{place}` is no checkpoint that can be read: {error}"))
+                    .help("choose another folder with --out, or start anew with --force"))
+            }
         }
     }
 

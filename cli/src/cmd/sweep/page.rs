@@ -10,14 +10,12 @@ use serde_json::{Value, json};
 use trinity_study::sheet::{Block, Ranges, Section, Split};
 use trinity_study::sweep::Curves;
 
-/// A page of these sections.
 pub fn page(title: &str, sections: &[Section]) -> Report {
     let mut report = Report::new(title);
     add(&mut report, sections);
     report
 }
 
-/// Adds sections to a page.
 pub fn add(report: &mut Report, sections: &[Section]) {
     for section in sections {
         match section {
@@ -44,13 +42,9 @@ pub fn text(blocks: Vec<Block>, colour: bool) -> String {
 
 /// Curves as a picture that needs no script.
 pub fn plot(curves: Curves) -> Plot {
-    let line = |(name, points)| Series { name, points, mark: Mark::Line };
+    let lines = curves.lines.into_iter().map(|(name, points)| Series::new(name, points, Mark::Line));
     // Both span orders of magnitude; the questions are asked at the small end.
-    Plot {
-        x: Axis::log(curves.across),
-        y: Axis::log(curves.up),
-        series: curves.lines.into_iter().map(line).collect(),
-    }
+    Plot::new(Axis::log(curves.across), Axis::log(curves.up), lines)
 }
 
 fn bars(split: &Split) -> Vec<Bar> {

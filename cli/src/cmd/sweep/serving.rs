@@ -115,11 +115,6 @@ fn report(study: &Study, title: &str, answer: &ServingAnswer) -> Report {
 }
 
 fn plot(chart: &WorkloadChart) -> Plot {
-    let line = |(name, points): &(String, Vec<(f64, f64)>)| Series {
-        name: name.clone(),
-        points: points.clone(),
-        mark: Mark::Line,
-    };
     let (x, y) = (Axis::log(chart.axis.clone()), Axis::log("requests/s within both objectives"));
-    Plot { x, y, series: chart.lines.iter().map(line).collect() }
+    Plot::new(x, y, chart.lines.iter().cloned().map(|(name, points)| Series::new(name, points, Mark::Line)))
 }

@@ -1,7 +1,7 @@
 //! The pictures of `tensors info --out`: histogram, heat map, spectrum.
 
 use serde_json::{Value, json};
-use trinity_tensor::stats::{Grid, Profile};
+use trinity_tensor::stats::Profile;
 
 use crate::report::Report;
 
@@ -28,56 +28,36 @@ pub fn draw(report: &mut Report, tensor: &str, profile: &Profile) {
             },
         }),
     );
-    grid(
-        report,
-        format!("{tensor}: RMS over the matrix"),
-        &pictures.heat_map,
-        "column",
-        "row",
-        "rms",
-        "linear",
-    );
-    grid(
-        report,
-        format!("{tensor}: mean power by frequency, in cycles per 32 values"),
-        &pictures.spectrum,
-        "horizontal",
-        "vertical",
-        "power",
-        "log",
-    );
-}
-
-fn grid(
-    report: &mut Report,
-    caption: String,
-    grid: &Grid,
-    across: &str,
-    down: &str,
-    value: &str,
-    scale: &str,
-) {
-    if grid.cells.len() < 2 {
-        return;
+    for (caption, grid, [across, down, value, scale]) in [
+        ("RMS over the matrix", &pictures.heat_map, ["column", "row", "rms", "linear"]),
+        (
+            "mean power by frequency, in cycles per 32 values",
+            &pictures.spectrum,
+            ["horizontal", "vertical", "power", "log"],
+        ),
+    ] {
+        if grid.cells.len() < 2 {
+            continue;
+        }
+        let cells: Vec<Value> = grid
+            .cells
+            .iter()
+            .enumerate()
+            .map(|(i, &cell)| json!({across: i % grid.cols, down: i / grid.cols, value: round(cell)}))
+            .collect();
+        report.chart(
+            format!("{tensor}: {caption}"),
+            json!({
+                "data": {"values": cells},
+                "mark": "rect",
+                "encoding": {
+                    "x": {"field": across, "type": "ordinal", "axis": {"labels": false, "ticks": false}},
+                    "y": {"field": down, "type": "ordinal", "axis": {"labels": false, "ticks": false}},
+                    "color": {"field": value, "type": "quantitative", "scale": {"type": scale, "scheme": "viridis"}},
+                },
+            }),
+        );
     }
-    let cells: Vec<Value> = grid
-        .cells
-        .iter()
-        .enumerate()
-        .map(|(i, &cell)| json!({across: i % grid.cols, down: i / grid.cols, value: round(cell)}))
-        .collect();
-    report.chart(
-        caption,
-        json!({
-            "data": {"values": cells},
-            "mark": "rect",
-            "encoding": {
-                "x": {"field": across, "type": "ordinal", "axis": {"labels": false, "ticks": false}},
-                "y": {"field": down, "type": "ordinal", "axis": {"labels": false, "ticks": false}},
-                "color": {"field": value, "type": "quantitative", "scale": {"type": scale, "scheme": "viridis"}},
-            },
-        }),
-    );
 }
 
 /// Four digits: a picture shows no more, and pages stay small.

@@ -9,7 +9,6 @@ use trinity_validation::validate::{Truth, ValidationOutcome};
 /// Points a chart shows of one set at most; a browser draws no more with ease.
 const MOST_POINTS: usize = 1500;
 
-/// The whole page.
 pub fn page(truth: &Truth, outcome: &ValidationOutcome, errors: &Table) -> Report {
     let mut report = Report::new("Every model beside its measurements");
     report.paragraph(

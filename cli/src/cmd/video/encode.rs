@@ -116,7 +116,7 @@ pub trait FrameEncoder: Sync {
     fn is_parameter_set(header: u8) -> bool;
 }
 
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, Default, serde::Serialize)]
 struct Summary {
     frames: usize,
     width: usize,
@@ -155,7 +155,7 @@ pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) ->
             break;
         }
         let threads = if group.len() == 1 { ctx.threads } else { 1 };
-        let first = out.frames;
+        let first = out.said.frames;
         let code =
             |(at, frame)| encoder.encode(frame, Part { rate, index: first + at, threads, colour, shown });
         if let Some(odd) = group.iter().find(|frame| rate == Rate::Lossless && is_odd(frame)) {
@@ -174,7 +174,7 @@ pub fn encode<E: FrameEncoder>(encoder: &E, args: &EncodeArgs, ctx: &Context) ->
         }
     }
     bar.finish_and_clear();
-    if let Some(said) = out.over_target.sentence(rate, out.frames) {
+    if let Some(said) = out.over_target.sentence(rate, out.said.frames) {
         if args.strict {
             return Err(
                 Failure::run(said).help("ask for more, or leave --strict out to keep what was reached")
@@ -249,12 +249,9 @@ struct Sink<D> {
     raw: Vec<u8>,
     /// Parameter sets in force: the same again need not be written.
     sets: Vec<Vec<u8>>,
-    shape: Option<(usize, usize, u32)>,
-    decoded: (usize, usize),
     over_target: OverTarget,
-    lossless_frames: usize,
-    frames: usize,
-    bytes: usize,
+    /// Frames and bytes so far; what is a mean follows at the end.
+    said: Summary,
     samples: usize,
     squared_error: f64,
     qp_sum: f64,
@@ -268,12 +265,8 @@ impl<D: FrameDecoder> Sink<D> {
             recon: recon.map(Draft::create).transpose()?,
             raw: Vec::new(),
             sets: Vec::new(),
-            shape: None,
-            decoded: (0, 0),
             over_target: OverTarget::default(),
-            lossless_frames: 0,
-            frames: 0,
-            bytes: 0,
+            said: Summary::default(),
             samples: 0,
             squared_error: 0.0,
             qp_sum: 0.0,
@@ -299,9 +292,9 @@ impl<D: FrameDecoder> Sink<D> {
             let bytes = &coded.stream[start..unit.offset + unit.bytes.len()];
             self.stream.put(bytes)?;
             if let Some(verifier) = &mut self.verifier {
-                verifier.unit(unit.bytes, self.bytes)?;
+                verifier.unit(unit.bytes, self.said.bytes)?;
             }
-            self.bytes += bytes.len();
+            self.said.bytes += bytes.len();
         }
         if let Some(verifier) = &mut self.verifier {
             verifier.expect(&coded.recon)?;
@@ -311,17 +304,17 @@ impl<D: FrameDecoder> Sink<D> {
             coded.recon.write_raw(&mut self.raw);
             recon.put(&self.raw)?;
         }
-        self.shape.get_or_insert((frame.width(), frame.height(), frame.depth));
-        self.decoded = (coded.recon.width(), coded.recon.height());
+        let said = &mut self.said;
+        if said.frames == 0 {
+            (said.width, said.height, said.depth) = (frame.width(), frame.height(), frame.depth);
+        }
+        (said.decoded_width, said.decoded_height) = (coded.recon.width(), coded.recon.height());
+        said.frames += 1;
+        said.lossless_frames += usize::from(coded.lossless);
         self.over_target.note(frame, coded, rate);
-        self.frames += 1;
         self.samples += frame.samples();
         self.squared_error += coded.mse * frame.samples() as f64;
-        if coded.lossless {
-            self.lossless_frames += 1;
-        } else {
-            self.qp_sum += coded.qp;
-        }
+        self.qp_sum += if coded.lossless { 0.0 } else { coded.qp };
         Ok(())
     }
 
@@ -330,22 +323,14 @@ impl<D: FrameDecoder> Sink<D> {
         self.verifier.map_or(Ok(()), Verifier::finish)?;
         self.stream.finish()?;
         self.recon.map_or(Ok(()), Draft::finish)?;
-        let (width, height, depth) = self.shape.unwrap_or_default();
-        let lossy = self.frames - self.lossless_frames;
+        let lossy = self.said.frames - self.said.lossless_frames;
         let summary = Summary {
-            frames: self.frames,
-            width,
-            height,
-            decoded_width: self.decoded.0,
-            decoded_height: self.decoded.1,
-            depth,
-            bytes: self.bytes,
-            bits_per_sample: self.bytes as f64 * 8.0 / self.samples as f64,
+            bits_per_sample: self.said.bytes as f64 * 8.0 / self.samples as f64,
             mse: self.squared_error / self.samples as f64,
             qp: (lossy > 0).then(|| self.qp_sum / lossy as f64),
-            lossless_frames: self.lossless_frames,
             frames_over_target: self.over_target.frames,
             verified,
+            ..self.said
         };
         ctx.outcome(output, &summary, summary.text())
     }

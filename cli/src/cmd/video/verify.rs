@@ -37,7 +37,6 @@ impl<D: FrameDecoder> Verifier<D> {
         self.compare()
     }
 
-    /// Ends the stream.
     pub fn finish(mut self) -> Result<(), Failure> {
         let finished = self.decoder.finish();
         finished.map_err(|error| self.wrong(&error))?;

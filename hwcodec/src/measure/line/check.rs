@@ -1,18 +1,18 @@
 //! Every byte and every value against the CPU, for every kind of plan.
 
-use super::{Bench, Checked, first_difference, from_bf16, to_bf16};
+use super::{Checked, ROOM_BITS, decode, first_difference, from_bf16, to_bf16};
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
-use crate::line::{Faulty, Format, LineCodec};
-use crate::measure::made_up::{mix, weights};
+use crate::line::{Encoder, Encoding, Faulty, Format, LineCodec};
+use crate::measure::made_up::{mix, plan_at, weights};
+use cudarc::driver::CudaStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream};
+use std::sync::{Arc, Mutex, PoisonError};
+use trinity_codec::line::{Effort, Options, Plan, Settings, Stream};
 
 /// A made-up tensor and how it is to be coded.
 struct Case {
     name: String,
-    rows: usize,
     cols: usize,
     values: Vec<f32>,
     log2_states: u32,
@@ -57,32 +57,23 @@ pub fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error> {
 }
 
 fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Checked, Error> {
-    let failed =
-        |e: trinity_codec::line::Error| Error::Encode { what: case.name.clone(), reason: e.to_string() };
     let settings = Settings { tile_budget: case.budget, ..Settings::default() };
     let options = Options { effort: case.effort, log2_states: case.log2_states, ..Options::default() };
     let bf16 = to_bf16(&case.values);
     let values = from_bf16(&bf16);
-    let plain = trinity_codec::line::encode_under(
-        &values,
-        case.rows,
-        case.cols,
-        Rate::Bits(bits),
-        &options,
-        &Settings::default(),
-    )
-    .map_err(failed)?;
-    let plan = Stream::open(&plain).map_err(failed)?.plan().clone();
+    let plan = plan_at(&case.name, &values, case.cols, bits, &options)?;
     let expected = trinity_codec::line::encode(&plan, &values, &settings);
-    let mut bench = Bench::new(gpu, codec, &plan, &settings, Format::Bf16, &bf16)?;
-    let made = bench.encode()?;
+    let encoder = Encoder::on(codec, &plan, &settings, Format::Bf16, ROOM_BITS, codec.multiprocessors())?;
+    let mut encoding = Encoding::new(encoder, &gpu.stream()?, &bf16)?;
+    encoding.queue()?;
+    let made = encoding.finish()?;
     let outcome = match (&expected, &made) {
         (Err(_), Err(_)) => "equal".to_string(),
         (Err(e), Ok(_)) => format!("the CPU refuses: {e}"),
-        (Ok(_), Err(faults)) => format!("the GPU refuses: tile {}: {}", faults[0].tile, faults[0].fault),
+        (Ok(_), Err(faults)) => format!("the GPU refuses: {}", faults[0]),
         (Ok(expected), Ok(made)) => match first_difference(expected, made) {
             Some(at) => format!("streams differ at byte {at} of {} and {}", expected.len(), made.len()),
-            None => decode_outcome(&mut bench, codec, expected)?,
+            None => decode_outcome(&encoding.stream, codec, expected)?,
         },
     };
     let coded_bytes = expected.map_or(0, |bytes| bytes.len());
@@ -90,12 +81,12 @@ fn check_case(gpu: &Gpu, codec: &LineCodec, case: &Case, bits: f64) -> Result<Ch
 }
 
 /// Compares the values of a stream, then of damaged copies of it.
-fn decode_outcome(bench: &mut Bench, codec: &LineCodec, coded: &[u8]) -> Result<String, Error> {
+fn decode_outcome(stream: &Arc<CudaStream>, codec: &LineCodec, coded: &[u8]) -> Result<String, Error> {
     let all = codec.multiprocessors();
     let corrupt = |e: trinity_codec::line::Error| Error::CorruptStream { what: e.to_string() };
-    let (_, values, faults) = bench.decode(codec, coded, all)?;
+    let (_, values, faults) = decode(codec, stream, coded, all)?;
     if let Some(faulty) = faults.first() {
-        return Ok(format!("the GPU refuses tile {}: {}", faulty.tile, faulty.fault));
+        return Ok(format!("the GPU refuses {faulty}"));
     }
     let expected = to_bf16(&trinity_codec::line::decode(coded).map_err(corrupt)?.2);
     if let Some(at) = first_difference(&expected, &values) {
@@ -106,7 +97,7 @@ fn decode_outcome(bench: &mut Bench, codec: &LineCodec, coded: &[u8]) -> Result<
         let mut damaged = coded.to_vec();
         let at = header + (mix(seed) as usize) % (coded.len() - header);
         damaged[at] ^= 1 << (mix(seed + 99) % 8);
-        let (_, values, faults) = bench.decode(codec, &damaged, all)?;
+        let (_, values, faults) = decode(codec, stream, &damaged, all)?;
         if let Some(problem) = compare_damaged(&damaged, &values, &faults) {
             return Ok(format!("byte {at} damaged: {problem}"));
         }
@@ -183,7 +174,7 @@ fn cases() -> Vec<Case> {
         for effort in [Effort::Fast, Effort::Best] {
             let mut add = |name: &str, rows: usize, cols: usize, values: Vec<f32>, budget: Option<usize>| {
                 let name = format!("{name} {rows}x{cols}, {} states, {effort:?}", 1 << log2_states);
-                cases.push(Case { name, rows, cols, values, log2_states, effort, budget });
+                cases.push(Case { name, cols, values, log2_states, effort, budget });
             };
             add("weights", 512, 768, weights(512, 768, 1), None);
             add("odd shape", 301, 77, weights(301, 77, 2), None);

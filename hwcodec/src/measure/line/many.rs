@@ -4,11 +4,11 @@ use super::{Checked, ROOM_BITS, energies, first_difference, from_bf16, median_s,
 use crate::error::{During, Error};
 use crate::gpu::Gpu;
 use crate::line::{Batch, Decoder, Encoder, Faulty, Format, HEAD_BYTES, Lengths, LineCodec, Places, Room};
-use crate::measure::made_up::{mix, weights};
+use crate::measure::made_up::{mix, plan_at, weights};
 use crate::recording::Speed;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
-use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VALUES};
+use trinity_codec::line::{Effort, Options, Plan, Settings, TILE_VALUES};
 
 /// Tensors of one plan with all they need on the device.
 pub(super) struct Many {
@@ -24,16 +24,6 @@ pub(super) struct Many {
     decoding: CudaSlice<u8>,
 }
 
-/// The plan of a matrix at a rate, by whatever effort.
-fn plan_of(values: &[f32], cols: usize, bits: f64, options: &Options) -> Result<Plan, Error> {
-    let failed =
-        |e: trinity_codec::line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
-    let (rows, settings) = (values.len() / cols, Settings::default());
-    let stream = trinity_codec::line::encode_under(values, rows, cols, Rate::Bits(bits), options, &settings)
-        .map_err(failed)?;
-    Ok(Stream::open(&stream).map_err(failed)?.plan().clone())
-}
-
 impl Many {
     /// With `relative_step`, steps follow the tensors.
     fn new(
@@ -44,7 +34,8 @@ impl Many {
         tensors: &[Vec<u8>],
     ) -> Result<Self, Error> {
         let stream = gpu.stream()?;
-        let encoder = Encoder::new(codec, plan, &Settings::default(), Format::Bf16, ROOM_BITS)?;
+        let encoder =
+            Encoder::on(codec, plan, &Settings::default(), Format::Bf16, ROOM_BITS, codec.multiprocessors())?;
         let encoder = match relative_step {
             Some(step) => encoder.following(step)?,
             None => encoder,
@@ -53,7 +44,7 @@ impl Many {
         plan.write(&mut header);
         // Who reads a head wants to see that a stream of its size can follow.
         header.resize(header.len() + plan.rows * plan.cols / 256, 0);
-        let decoder = Decoder::new(codec, &header, Format::Bf16)?;
+        let decoder = Decoder::on(codec, &header, Format::Bf16, codec.multiprocessors())?;
         let room = |bytes: usize| stream.alloc_zeros::<u8>(bytes).during("cuMemAlloc");
         let count = tensors.len();
         let each = |bytes: usize| tensors.iter().map(|_| room(bytes)).collect::<Result<Vec<_>, _>>();
@@ -73,12 +64,14 @@ impl Many {
         })
     }
 
-    fn addresses(&self, of: &[CudaSlice<u8>]) -> Vec<u64> {
-        of.iter().map(|one| one.device_ptr(&self.stream).0).collect()
+    /// The values, their streams and what is decoded.
+    fn addresses(&self) -> [Vec<u64>; 3] {
+        let at = |one: &CudaSlice<u8>| one.device_ptr(&self.stream).0;
+        [&self.values, &self.coded, &self.decoded].map(|list| list.iter().map(at).collect())
     }
 
     fn encode(&self) -> Result<(), Error> {
-        let (values, out) = (self.addresses(&self.values), self.addresses(&self.coded));
+        let [values, out, _] = self.addresses();
         let lengths = self.lengths.device_ptr(&self.stream).0;
         let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths };
         let workspace = self.encoding.device_ptr(&self.stream).0;
@@ -87,7 +80,7 @@ impl Many {
     }
 
     fn encode_within(&self, bytes: usize) -> Result<(), Error> {
-        let (values, out) = (self.addresses(&self.values), self.addresses(&self.coded));
+        let [values, out, _] = self.addresses();
         let batch = Batch { values: Places::of(&values), out: Places::of(&out), lengths: 0 };
         let room = Room { bytes, gains: self.gains.device_ptr(&self.stream).0 };
         let workspace = self.encoding.device_ptr(&self.stream).0;
@@ -96,7 +89,7 @@ impl Many {
     }
 
     fn decode(&self, lengths: Lengths<'_>) -> Result<(), Error> {
-        let (sources, out) = (self.addresses(&self.coded), self.addresses(&self.decoded));
+        let [_, sources, out] = self.addresses();
         let workspace = self.decoding.device_ptr(&self.stream).0;
         // SAFETY: as above.
         unsafe {
@@ -114,8 +107,9 @@ impl Many {
         self.stream.clone_dtoh(what).during("cuMemcpyDtoH")
     }
 
-    fn lengths(&self) -> Result<Vec<u64>, Error> {
-        self.stream.clone_dtoh(&self.lengths).during("cuMemcpyDtoH")
+    fn lengths(&self) -> Result<Vec<usize>, Error> {
+        let lengths = self.stream.clone_dtoh(&self.lengths).during("cuMemcpyDtoH")?;
+        Ok(lengths.into_iter().map(|length| length as usize).collect())
     }
 
     fn faults(&self) -> Result<Vec<Faulty>, Error> {
@@ -181,7 +175,7 @@ pub(super) fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error>
     for (log2_states, effort) in [(0, Effort::Fast), (3, Effort::Fast), (3, Effort::Best)] {
         let options = Options { effort, log2_states, ..Options::default() };
         let example = from_bf16(&to_bf16(&weights(rows, cols, 1)));
-        let plan = plan_of(&example, cols, 3.0, &options)?;
+        let plan = plan_at("weights", &example, cols, 3.0, &options)?;
         let relative = plan.step / root_mean_square(&example);
         let name = |what: &str| format!("{what} {rows}x{cols}, {} states, {effort:?}", 1 << log2_states);
         let alike: Vec<Vec<u8>> = (0..5).map(|seed| to_bf16(&weights(rows, cols, seed))).collect();
@@ -194,7 +188,7 @@ pub(super) fn check(gpu: &Gpu, codec: &LineCodec) -> Result<Vec<Checked>, Error>
         others.push(broken);
         for bits in [1.4, 3.0] {
             // A little below what there is room for, as who fills rooms does.
-            let plan = plan_of(&example, cols, 0.98 * bits, &options)?;
+            let plan = plan_at("weights", &example, cols, 0.98 * bits, &options)?;
             let relative = plan.step / root_mean_square(&example);
             let many = Many::new(gpu, codec, &plan, Some(relative), &others)?;
             let room = HEAD_BYTES + ((rows * cols) as f64 * bits / 128.0) as usize * 16;
@@ -211,10 +205,10 @@ fn checked(name: &str, values: usize, coded_bytes: usize, problem: Option<String
 fn check_list(name: &str, many: &Many, tensors: &[Vec<u8>]) -> Result<Checked, Error> {
     let values = tensors.iter().map(|one| one.len() / 2).sum();
     many.encode()?;
-    let lengths: Vec<usize> = many.lengths()?.into_iter().map(|length| length as usize).collect();
+    let lengths = many.lengths()?;
     many.decode(Lengths::Each(&lengths))?;
     if let Some(faulty) = many.faults()?.first() {
-        return Ok(checked(name, values, 0, Some(format!("tile {}: {}", faulty.tile, faulty.fault))));
+        return Ok(checked(name, values, 0, Some(faulty.to_string())));
     }
     for (at, tensor) in tensors.iter().enumerate() {
         let stream = many.down(&many.coded[at])?;
@@ -284,15 +278,13 @@ fn speed(
 ) -> Result<Speed, Error> {
     let options = Options { effort: Effort::Fast, log2_states, tile_values, ..Options::default() };
     let tensor = to_bf16(&weights(rows, cols, 17));
-    let plan = plan_of(&from_bf16(&tensor), cols, 3.0, &options)?;
+    let plan = plan_at("weights", &from_bf16(&tensor), cols, 3.0, &options)?;
     let tensors = vec![tensor; count];
     let many = Many::new(gpu, codec, &plan, None, &tensors)?;
     many.encode()?;
-    let lengths: Vec<usize> = many.lengths()?.into_iter().map(|length| length as usize).collect();
+    let lengths = many.lengths()?;
     many.decode(Lengths::Each(&lengths))?;
-    if let Some(faulty) = many.faults()?.first() {
-        return Err(Error::CorruptStream { what: format!("tile {}: {}", faulty.tile, faulty.fault) });
-    }
+    Faulty::refuse(&many.faults()?)?;
     let last = count - 1;
     let stream = many.down(&many.coded[last])?;
     let decoded = many.down(&many.decoded[last])?;

@@ -3,32 +3,27 @@
 
 use super::many;
 use super::video::nvdec;
-use super::{Bench, RUNS, energies, first_difference, from_bf16, median_s, to_bf16};
+use super::{ROOM_BITS, RUNS, decode, energies, first_difference, from_bf16, median_s, to_bf16};
 use crate::error::{During, Error};
 use crate::gemm::Gemm;
 use crate::gpu::Gpu;
-use crate::line::{Format, LineCodec};
+use crate::line::{self, Decoder, Decoding, Encoding, Faulty, Format, LineCodec};
 use crate::measure::delta;
-use crate::measure::made_up::weights;
+use crate::measure::made_up::{coded_as, weights};
 use crate::nvdec::Standard;
 use crate::recording::{Beside, Energy, Recorded, Speed};
 use crate::streams::Encoder;
 use crate::sys::nvcomp::{ALIGNMENT, Chunks, Method, Nvcomp};
-use cudarc::driver::DevicePtr;
+use cudarc::driver::{CudaStream, DevicePtr};
+use nvml_wrapper::{Nvml, error::NvmlError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trinity_codec::line::{Effort, Options, Plan, Rate, Settings, Stream, TILE_VALUES};
+use trinity_codec::line::{Effort, Options, Plan, Settings, TILE_VALUES};
 
 /// Nothing measured yet.
 fn nothing(gpu: &Gpu, codec: &LineCodec) -> Recorded {
-    Recorded {
-        gpu: gpu.name().to_owned(),
-        multiprocessors: codec.multiprocessors(),
-        speeds: Vec::new(),
-        beside: Vec::new(),
-        energy: Vec::new(),
-        deltas: Vec::new(),
-        left_out: Vec::new(),
-    }
+    let (gpu, multiprocessors) = (gpu.name().to_owned(), codec.multiprocessors());
+    Recorded { gpu, multiprocessors, ..Recorded::default() }
 }
 
 /// Speeds on all multiprocessors alone: half a minute.
@@ -70,15 +65,7 @@ pub fn measure(gpu: &Gpu, codec: &LineCodec, encoder: Option<&Encoder<'_>>) -> R
     for standard in [Standard::Hevc, Standard::H264] {
         let Some(encoder) = encoder else { break };
         match nvdec(gpu, encoder, standard, (&piece, COLUMNS)) {
-            Ok(found) => recorded.speeds.push(Speed {
-                what: format!("NVDEC, {} that a CPU encoded", standard.name()),
-                multiprocessors: 0,
-                input_bytes: found.input_bytes,
-                coded_bytes: found.coded_bytes,
-                encode_s: found.encode_s,
-                decode_s: found.decode_s,
-                nmse: found.nmse,
-            }),
+            Ok(row) => recorded.speeds.push(row),
             Err(e) => recorded.left_out.push(format!("NVDEC {}: {e}", standard.name())),
         }
     }
@@ -139,26 +126,33 @@ impl InputTensor {
         // A piece of 16 MiB over and over: neither side looks for repetitions.
         let made = weights(rows.min(2048), COLUMNS, 17);
         let bf16: Vec<u8> = to_bf16(&made).into_iter().cycle().take(mib << 20).collect();
-        let failed =
-            |e: trinity_codec::line::Error| Error::Encode { what: "weights".into(), reason: e.to_string() };
         let options = Options { effort: Effort::Fast, log2_states, tile_values, ..Options::default() };
-        let settings = Settings::default();
         let values = from_bf16(&bf16);
-        let (piece, piece_rows) = (&values[..made.len()], made.len() / COLUMNS);
-        let step = trinity_codec::line::encode_under(
-            piece,
-            piece_rows,
-            COLUMNS,
-            Rate::Bits(3.0),
-            &options,
-            &settings,
-        )
-        .and_then(|stream| Stream::open(&stream).map(|opened| opened.plan().step))
-        .map_err(failed)?;
-        let plan = trinity_codec::line::choose(&values, rows, COLUMNS, step, &options)
-            .ok_or_else(|| Error::Encode { what: "weights".into(), reason: "no plan".into() })?;
-        let stream = trinity_codec::line::encode(&plan, &values, &settings).map_err(failed)?;
+        let (plan, stream) = coded_as("weights", &values[..made.len()], &values, COLUMNS, &options)?;
         Ok(Self { bf16, plan, stream })
+    }
+
+    /// An encoder of it on so many multiprocessors, with its buffers.
+    fn encoding(
+        &self,
+        codec: &LineCodec,
+        stream: &Arc<CudaStream>,
+        multiprocessors: u32,
+    ) -> Result<Encoding<u8>, Error> {
+        let (settings, format) = (Settings::default(), Format::Bf16);
+        let encoder = line::Encoder::on(codec, &self.plan, &settings, format, ROOM_BITS, multiprocessors)?;
+        Encoding::new(encoder, stream, &self.bf16)
+    }
+
+    /// A decoder of its stream likewise.
+    fn decoding(
+        &self,
+        codec: &LineCodec,
+        stream: &Arc<CudaStream>,
+        multiprocessors: u32,
+    ) -> Result<Decoding<u8>, Error> {
+        let decoder = Decoder::on(codec, &self.stream, Format::Bf16, multiprocessors)?;
+        Decoding::new(decoder, stream, &self.stream)
     }
 }
 
@@ -173,29 +167,28 @@ fn speeds(
     tile_values: usize,
     multiprocessors: &[u32],
 ) -> Result<Vec<Speed>, Error> {
-    let InputTensor { bf16, plan, stream } = InputTensor::new(mib, log2_states, tile_values)?;
+    let input = InputTensor::new(mib, log2_states, tile_values)?;
     let tiles = if tile_values == TILE_VALUES { String::new() } else { format!(", tiles of {tile_values}") };
-    let settings = Settings::default();
     let mut found = Vec::new();
     for &count in multiprocessors {
-        let mut bench = Bench::on(gpu, codec, &plan, &settings, Format::Bf16, &bf16, count)?;
-        let coded = bench.encode()?.map_err(|faults| Error::Encode {
+        let stream = gpu.stream()?;
+        let mut encoding = input.encoding(codec, &stream, count)?;
+        encoding.queue()?;
+        let coded = encoding.finish()?.map_err(|faults| Error::Encode {
             what: format!("tile {}", faults[0].tile),
             reason: faults[0].fault.to_string(),
         })?;
-        if let Some(at) = first_difference(&stream, &coded) {
+        if let Some(at) = first_difference(&input.stream, &coded) {
             return Err(Error::CorruptStream { what: format!("GPU and CPU differ at byte {at}") });
         }
-        let encode_s = bench.encode_s()?;
-        let (decode_s, values, faults) = bench.decode(codec, &coded, count)?;
-        if let Some(faulty) = faults.first() {
-            return Err(Error::CorruptStream { what: format!("tile {}: {}", faulty.tile, faulty.fault) });
-        }
-        let (signal, noise) = energies(&bf16, &values);
+        let encode_s = median_s(&stream, || encoding.queue())?;
+        let (decode_s, values, faults) = decode(codec, &stream, &coded, count)?;
+        Faulty::refuse(&faults)?;
+        let (signal, noise) = energies(&input.bf16, &values);
         found.push(Speed {
             what: format!("trinity-lite, {} states{tiles}", 1 << log2_states),
             multiprocessors: count,
-            input_bytes: bf16.len(),
+            input_bytes: input.bf16.len(),
             coded_bytes: coded.len(),
             encode_s,
             decode_s,
@@ -225,7 +218,6 @@ fn beside_gemm(
     sharing: Sharing,
 ) -> Result<Vec<Beside>, Error> {
     let input = InputTensor::new(64, 3, TILE_VALUES)?;
-    let settings = Settings::default();
     // Dropped after what holds its streams.
     let partition = (sharing == Sharing::Apart).then(|| gpu.partition(multiprocessors)).transpose()?;
     let (multiprocessors, coding, multiplying) = match (&partition, sharing) {
@@ -233,38 +225,32 @@ fn beside_gemm(
         (None, Sharing::Urgent) => (multiprocessors, gpu.stream()?, gpu.urgent_stream()?),
         (None, _) => (multiprocessors, gpu.stream()?, gpu.stream()?),
     };
-    let mut bench =
-        Bench::queued(coding, codec, &input.plan, &settings, Format::Bf16, &input.bf16, multiprocessors)?;
+    let mut encoding = input.encoding(codec, &coding, multiprocessors)?;
     // What a product takes on the whole GPU.
-    let mut whole = Gemm::new(gpu, 8192)?;
-    let mut gemm = Gemm::on(gpu, 8192, multiplying)?;
+    let whole = Gemm::new(gpu, 8192)?;
+    let gemm = Gemm::on(gpu, 8192, multiplying)?;
     if let Some(two) = &partition {
         gemm.on_multiprocessors(two.rest.multiprocessors())?;
     }
     let mut rows = Vec::new();
-    let decoder = bench.decoder(codec, &input.stream, multiprocessors)?;
+    let mut decoding = input.decoding(codec, &coding, multiprocessors)?;
     for (what, decodes) in [("encode", false), ("decode", true)] {
         let mut code = |count: usize| -> Result<(), Error> {
-            (0..count).try_for_each(|_| if decodes { decoder.queue(&bench) } else { bench.queue_encode() })
+            (0..count).try_for_each(|_| if decodes { decoding.queue() } else { encoding.queue() })
         };
         code(2)?;
-        gemm.launch()?;
-        gemm.wait()?;
-        whole.launch()?;
-        whole.wait()?;
+        gemm.products_s(1)?;
+        whole.products_s(1)?;
         let start = Instant::now();
         code(8)?;
         bench_wait(gpu)?;
         let codec_alone_s = start.elapsed().as_secs_f64() / 8.0;
-        let start = Instant::now();
-        (0..32).try_for_each(|_| whole.launch())?;
-        whole.wait()?;
-        let product_alone_s = start.elapsed().as_secs_f64() / 32.0;
+        let product_alone_s = whole.products_s(32)? / 32.0;
         // As much of both as takes about as long alone.
         let codings = ((32.0 * product_alone_s / codec_alone_s).ceil() as usize).max(4);
         let start = Instant::now();
         code(codings)?;
-        (0..32).try_for_each(|_| gemm.launch())?;
+        gemm.launch(32)?;
         gemm.wait()?;
         let product_beside_s = start.elapsed().as_secs_f64() / 32.0;
         bench_wait(gpu)?;
@@ -292,21 +278,14 @@ const WINDOW: Duration = Duration::from_millis(800);
 
 /// Energy of encoding and decoding on all multiprocessors, by NVML's counter.
 fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>, Error> {
-    let nvml = nvml_wrapper::Nvml::init()
-        .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
-    let device =
-        nvml.device_by_index(0).map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })?;
-    let joules = || {
-        device
-            .total_energy_consumption()
-            .map(|mj| mj as f64 / 1e3)
-            .map_err(|e| Error::Fit { what: "energy".into(), reason: e.to_string() })
-    };
+    let failed = |e: NvmlError| Error::Fit { what: "energy".into(), reason: e.to_string() };
+    let nvml = Nvml::init().map_err(failed)?;
+    let device = nvml.device_by_index(0).map_err(failed)?;
+    let joules = || device.total_energy_consumption().map(|mj| mj as f64 / 1e3).map_err(failed);
     let input = InputTensor::new(256, log2_states, TILE_VALUES)?;
-    let settings = Settings::default();
-    let all = codec.multiprocessors();
-    let mut bench = Bench::on(gpu, codec, &input.plan, &settings, Format::Bf16, &input.bf16, all)?;
-    let decoder = bench.decoder(codec, &input.stream, all)?;
+    let (all, stream) = (codec.multiprocessors(), gpu.stream()?);
+    let mut encoding = input.encoding(codec, &stream, all)?;
+    let mut decoding = input.decoding(codec, &stream, all)?;
     std::thread::sleep(WINDOW);
     let (before, start) = (joules()?, Instant::now());
     std::thread::sleep(WINDOW);
@@ -317,7 +296,7 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
         let mut count = 0u32;
         while start.elapsed() < WINDOW {
             for _ in 0..16 {
-                if decodes { decoder.queue(&bench)? } else { bench.queue_encode()? }
+                if decodes { decoding.queue()? } else { encoding.queue()? }
             }
             count += 16;
             bench_wait(gpu)?;

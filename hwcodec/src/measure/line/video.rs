@@ -5,6 +5,7 @@ use crate::gpu::Gpu;
 use crate::measure::bench::TYPICAL_QP;
 use crate::measure::decode;
 use crate::nvdec::{Standard, capabilities};
+use crate::recording::Speed;
 use crate::streams::{Encoder, Spec, TestStream};
 use std::time::Instant;
 use trinity_bits::Frame;
@@ -18,23 +19,13 @@ const RANGE: f64 = 6.0;
 const RATE: f64 = 3.0;
 const REPEATS: usize = 5;
 
-/// What came of a tensor as pictures: bytes as bf16 and coded, seconds of the CPU
-/// that encoded and of all engines that decoded, and noise over signal.
-pub(super) struct Decoded {
-    pub input_bytes: usize,
-    pub coded_bytes: usize,
-    pub encode_s: f64,
-    pub decode_s: f64,
-    pub nmse: f64,
-}
-
-/// Encodes on the CPU and decodes on all engines.
+/// Encodes on the CPU and decodes on all engines; values count as bf16.
 pub(super) fn nvdec(
     gpu: &Gpu,
     encoder: &Encoder<'_>,
     standard: Standard,
     (values, cols): (&[f32], usize),
-) -> Result<Decoded, Error> {
+) -> Result<Speed, Error> {
     let square = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>() / values.len() as f64;
     let scale = RANGE * square.sqrt() / 128.0;
     let spec = Spec { pictures: PICTURES, ..Spec::plain(standard, (SIZE, SIZE), 0) };
@@ -51,7 +42,9 @@ pub(super) fn nvdec(
     let stream = TestStream { spec, bytes, reconstruction, encode_s };
     let engines = capabilities(gpu.cuvid()?.as_ref(), standard, spec.chroma, spec.depth)?.engines.max(1);
     let point = decode::measure(gpu, &stream, engines, REPEATS, || None)?;
-    Ok(Decoded {
+    Ok(Speed {
+        what: format!("NVDEC, {} that a CPU encoded", standard.name()),
+        multiprocessors: 0,
         input_bytes: 2 * SIZE * SIZE * PICTURES,
         coded_bytes: stream.bytes.len(),
         encode_s,

@@ -72,7 +72,6 @@ impl<'a> Decoder<'a> {
         self.byte_position() > self.data.len()
     }
 
-    /// The bytes this decoder reads.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }

@@ -2,6 +2,7 @@
 //! twin that only adds up what bins would cost.
 
 use super::{Context, ONE_BIT, lps_range};
+use crate::range::carry;
 
 /// Where syntax code sends bins: to a stream, or to a tally of their cost.
 pub trait BinWriter {
@@ -17,7 +18,6 @@ pub trait BinWriter {
     fn align_bypass(&mut self);
 }
 
-/// Writes bins into bytes.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -63,19 +63,9 @@ impl Encoder {
         self.low &= (1 << below) - 1;
         self.bits -= 32;
         if settled >> 32 != 0 {
-            self.carry();
+            carry(&mut self.bytes);
         }
         self.bytes.extend_from_slice(&(settled as u32).to_be_bytes());
-    }
-
-    #[cold]
-    fn carry(&mut self) {
-        for byte in self.bytes.iter_mut().rev() {
-            *byte = byte.wrapping_add(1);
-            if *byte != 0 {
-                break;
-            }
-        }
     }
 
     /// Ends the bins after `terminate(true)`: writes the rest of the engine,
@@ -87,7 +77,7 @@ impl Encoder {
         let padding = (8 - rest_bits % 8) % 8;
         let (rest, rest_bits) = (rest << padding, rest_bits + padding);
         if rest >> rest_bits != 0 {
-            self.carry();
+            carry(&mut self.bytes);
         }
         for at in (0..rest_bits / 8).rev() {
             self.bytes.push((rest >> (8 * at)) as u8);
@@ -101,7 +91,6 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Flushes and returns the bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.flush();
         self.bytes

@@ -14,3 +14,19 @@ pub fn seed() -> u64 {
         now.map_or(1, |now| now.as_nanos() as u64 >> 10)
     })
 }
+
+/// All cases where all is asked for, else a random part of them, which says its seed where it fails.
+#[allow(dead_code, reason = "of those who include this file, some draw in a way of their own")]
+pub fn drawn<T>(mut cases: Vec<T>, part: usize) -> Vec<T> {
+    if !is_whole_grid() {
+        let mut state = seed();
+        eprintln!("TRINITY_SEED={state}");
+        for place in 0..part {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let other = place + (state >> 33) as usize % (cases.len() - place);
+            cases.swap(place, other);
+        }
+        cases.truncate(part);
+    }
+    cases
+}

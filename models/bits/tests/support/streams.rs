@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use trinity_bits::{Chroma, CodecError, Coded, Frame};
+use trinity_bits::{Chroma, CodecError, Coded, Frame, Rate};
 
 #[path = "pins.rs"]
 mod pins;
@@ -25,16 +25,29 @@ pub fn frame(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
     frame
 }
 
+/// Kinds of rate that every preset is pinned at.
+pub const RATES: [(&str, Rate); 5] = [
+    ("qp 22", Rate::Qp(22.0)),
+    ("qp 37", Rate::Qp(37.0)),
+    ("bits 2", Rate::Bits(2.0)),
+    ("mse 30", Rate::Mse(30.0)),
+    ("lossless", Rate::Lossless),
+];
+
+/// Of the crate whose tests these are.
+fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"))
+}
+
 /// One encode of a codec: its name, its frames, and how they are asked for.
 pub type Case<P> = (String, Vec<Frame>, P);
 
 /// A decoder of whole streams.
 type Decode = fn(&[u8]) -> Result<Vec<Frame>, CodecError>;
 
-/// Every case's stream decodes to its reconstruction and is the one pinned in
-/// `folder`; `stored` are those kept as files, by the case's name.
+/// Every case's stream decodes to its reconstruction and is the one that is
+/// pinned; `stored` are those kept as files, by the case's name.
 pub fn hold_streams<P>(
-    folder: &Path,
     cases: Vec<Case<P>>,
     stored: &[(&str, &str)],
     encode: fn(&[Frame], &P) -> Result<Coded, CodecError>,
@@ -46,18 +59,18 @@ pub fn hold_streams<P>(
             let coded = encode(&frames, &params).unwrap();
             assert_eq!(decode(&coded.stream).unwrap(), coded.recon, "{name}");
             for (_, file) in stored.iter().filter(|(stored, _)| *stored == name) {
-                pins::store(&folder.join(file), &coded.stream);
+                pins::store(&folder().join(file), &coded.stream);
             }
             (name, pins::fingerprint(&coded.stream))
         })
         .collect();
-    pins::hold(&folder.join("streams.txt"), &found);
+    pins::hold(&folder().join("streams.txt"), &found);
 }
 
-/// Every stored stream of `folder` decodes to what it always did.
-pub fn hold_files(folder: &Path, ending: &str, decode: Decode) {
+/// Every stored stream decodes to what it always did.
+pub fn hold_files(ending: &str, decode: Decode) {
     let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|found| found == ending) {
             let mut raw = Vec::new();
@@ -69,5 +82,5 @@ pub fn hold_files(folder: &Path, ending: &str, decode: Decode) {
         }
     }
     assert!(found.len() >= 4, "{found:?}");
-    pins::hold(&folder.join("files.txt"), &found);
+    pins::hold(&folder().join("files.txt"), &found);
 }

@@ -51,24 +51,20 @@ impl Probability {
     }
 }
 
-/// Writes bits.
 #[derive(Debug, Default)]
 pub struct Encoder(range::Encoder);
 
 impl Encoder {
-    /// One bit in a context.
     pub fn put(&mut self, probability: &mut Probability, bit: bool) {
         self.0.put(probability.zero(), bit);
         probability.learn(bit);
     }
 
-    /// The bytes.
     pub fn finish(self) -> Vec<u8> {
         self.0.finish()
     }
 }
 
-/// Reads what an [`Encoder`] wrote.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     range: range::Decoder<'a>,
@@ -80,14 +76,12 @@ impl<'a> Decoder<'a> {
         Self { range: range::Decoder::new(bytes), length: bytes.len() }
     }
 
-    /// The next bit in a context.
     pub fn get(&mut self, probability: &mut Probability) -> bool {
         let bit = self.range.get(probability.zero());
         probability.learn(bit);
         bit
     }
 
-    /// Whether the bytes read so far existed.
     pub fn check(&self) -> Result<(), Error> {
         if self.range.position() > self.length {
             Err(Error::Truncated { what: "arithmetic code" })

@@ -319,13 +319,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether all that was read so far existed.
     pub fn check(&self) -> Result<(), Error> {
         self.symbols.check()?;
         self.raw.check()
     }
 
-    /// Whether this was the end.
     pub fn finish(&self) -> Result<(), Error> {
         self.raw.finish(self.symbols.finish()?)
     }

@@ -7,5 +7,7 @@ pub mod emit;
 // Tiles are made ready for wide registers there; other machines have none.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
 pub mod parse;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod registers;
 pub mod table;
 pub mod tile;

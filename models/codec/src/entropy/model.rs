@@ -158,16 +158,6 @@ fn exact_cost_q12(freq: u32) -> u32 {
     (PROB_BITS << 12) - log as u32
 }
 
-/// Signed numbers as symbols: 0, −1, 1, −2, …
-pub fn zigzag(value: i32) -> usize {
-    if value >= 0 { 2 * value as usize } else { (-2 * value - 1) as usize }
-}
-
-/// What [`zigzag`] made a symbol of.
-pub fn unzigzag(symbol: usize) -> i32 {
-    if symbol.is_multiple_of(2) { symbol as i32 / 2 } else { -(symbol as i32 + 1) / 2 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,12 +75,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder with room for so many symbols.
     pub fn with_capacity(symbols: usize) -> Self {
         Self { symbols: Vec::with_capacity(symbols) }
     }
 
-    /// Appends a symbol by the start and size of its range.
     #[inline(always)]
     pub fn push(&mut self, lane: usize, range: (u16, u16)) {
         self.symbols.push(packed(lane, range));
@@ -173,7 +171,6 @@ impl<'a> Decoder<'a> {
         Ok(Self { states, words: words.as_chunks().0, position: 0, head })
     }
 
-    /// Decodes one symbol of a lane.
     #[inline(always)]
     pub fn symbol(&mut self, lane: usize, starts: &Starts) -> usize {
         let mut ahead = self.ahead();
@@ -259,7 +256,6 @@ impl RawWriter {
         }
     }
 
-    /// Bits written so far.
     pub fn bits(&self) -> u64 {
         8 * self.bytes.len() as u64 + u64::from(self.filled)
     }
@@ -279,7 +275,6 @@ impl RawWriter {
 #[derive(Debug, Clone)]
 pub struct RawReader<'a> {
     bytes: &'a [u8],
-    /// Bytes taken.
     position: usize,
     size: usize,
     pending: u64,
@@ -360,13 +355,11 @@ pub fn put_escape(raw: &mut RawWriter, value: u32) {
     raw.put(value + 1 - (1 << length), length);
 }
 
-/// Reads what [`put_escape`] wrote.
 pub fn get_escape(raw: &mut RawReader<'_>) -> u32 {
     let length = raw.get(5);
     ((1u64 << length) - 1 + u64::from(raw.get(length))) as u32
 }
 
-/// Bits that [`put_escape`] spends.
 pub fn escape_bits(value: u32) -> u32 {
     5 + (value + 1).ilog2()
 }

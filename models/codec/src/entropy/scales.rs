@@ -35,7 +35,6 @@ pub struct Weights {
 /// same class. What is small or all alike learns fastest this way.
 pub const FLAT: u8 = 5;
 
-/// The choices of a stream.
 pub const WEIGHTS: [Weights; 6] = [
     Weights { slow: 16, fast: 0, beside: 0, slow_shift: 7, fast_shift: 4 },
     Weights { slow: 14, fast: 1, beside: 1, slow_shift: 6, fast_shift: 3 },
@@ -45,7 +44,6 @@ pub const WEIGHTS: [Weights; 6] = [
     Weights { slow: 0, fast: 0, beside: 0, slow_shift: 7, fast_shift: 4 },
 ];
 
-/// Running means of one tile.
 #[derive(Debug, Clone)]
 pub struct Scales {
     weights: Weights,

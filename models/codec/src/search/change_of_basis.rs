@@ -83,7 +83,6 @@ pub fn choose_basis<'a>(
     Ok(found)
 }
 
-/// A change of basis to look into.
 struct Candidate {
     change: Preconditioning,
     /// A step that is not far, where one is known.
@@ -146,7 +145,6 @@ fn matrices(
     Ok(promising(signalled, plain, noise, rules).into_iter().map(candidate).collect())
 }
 
-/// Signalled matrices that may pay.
 struct Promising {
     change: Preconditioning,
     /// Bits per value that they may save.

@@ -18,11 +18,11 @@ use crate::search::estimate;
 use crate::search::input::ERROR_PER_SQUARED_STEP;
 use crate::search::predictor::{Measured, Predicted, Predictor, tried_bits_per_value};
 use crate::search::profile::Profile;
-use crate::search::rules::{Rule, Rules, THRESHOLDS};
+use crate::search::rules::{Rule, THRESHOLDS};
 use crate::search::sample::{Beyond, Sample, Samples};
 use crate::search::trial::{Slopes, Trial};
 use crate::stage::transform::Transform;
-use crate::stage::trellis::{Centroids, Decision};
+use crate::stage::trellis::Centroids;
 use trinity_numeric::simd;
 
 /// What might have been chosen instead.
@@ -33,15 +33,28 @@ pub struct Next {
     pub behind: f64,
 }
 
-/// What a plan takes when a part of the sample is coded, points shifted by so much.
-fn trial(
-    plan: &Plan,
-    samples: &Samples<'_>,
+/// What plans are compared on.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    profile: &'a Profile,
+    samples: &'a Samples<'a>,
     step: f32,
-    decision: (Decision, f32),
-    shifts: Centroids,
-) -> Trial {
-    let lambda = decision.1;
+}
+
+impl Choice<'_> {
+    fn lambda(self) -> f64 {
+        f64::from(self.profile.stages.lambda)
+    }
+
+    fn few_values(self) -> bool {
+        self.samples.input.count <= THRESHOLDS.few_values
+    }
+}
+
+/// What a plan takes when a part of the sample is coded, points shifted by so much.
+fn trial(plan: &Plan, choice: Choice<'_>, shifts: Centroids) -> Trial {
+    let Choice { profile, samples, step } = choice;
+    let decision = profile.decision();
     let input = samples.input;
     let sample = samples.first(plan.transposed);
     let tried = sample.tried();
@@ -60,7 +73,7 @@ fn trial(
     let of_values = (symbols + raw + of_blocks) / count;
     let bits_per_value = sample.bits_per_value(plan, of_values, of_rows / rows as f64);
     let error_per_value = coded.squared_error / count;
-    let cost = error_per_value / f64::from(step).powi(2) + f64::from(lambda) * bits_per_value;
+    let cost = error_per_value / f64::from(step).powi(2) + choice.lambda() * bits_per_value;
     Trial {
         plan: plan.clone(),
         cost,
@@ -120,21 +133,23 @@ fn plain(values: &[f32], offset: f32, step: f32) -> (f64, f64) {
 
 /// Whether a code that goes bit by bit, and so slowly, has a chance: by the
 /// entropy of what it would code.
-fn binary_may_win(plan: &Plan, best: &Trial, samples: &Samples<'_>, step: f32, lambda: f32) -> bool {
+fn binary_may_win(plan: &Plan, best: &Trial, choice: Choice<'_>) -> bool {
     if plan.transform != Transform::None || plan.prediction != Prediction::NONE {
         // Stages that pay before a slow code are those that pay before a quick one.
         return plan.transform == best.plan.transform
             && plan.prediction == best.plan.prediction
             && !is_learned(plan);
     }
+    let Choice { samples, step, .. } = choice;
     let sample = &samples.first(plan.transposed).matrix;
     let (entropy, error) = plain(&sample.values, samples.input.offset(plan), step);
-    error / f64::from(step).powi(2) + f64::from(lambda) * (entropy - THRESHOLDS.binary_excess) < best.cost
+    error / f64::from(step).powi(2) + choice.lambda() * (entropy - THRESHOLDS.binary_excess) < best.cost
 }
 
 /// Whether a later plan is cheaper by a margin. Simpler plans come first in a
 /// profile, so they win ties.
-fn is_cheaper(a: &Trial, b: &Trial, lambda: f32, few_values: bool) -> bool {
+fn is_cheaper(a: &Trial, b: &Trial, choice: Choice<'_>) -> bool {
+    let few_values = choice.few_values();
     let size = |t: &Trial| match t.plan.transform {
         Transform::None => 0,
         Transform::Klt { log2_size } => log2_size,
@@ -149,62 +164,56 @@ fn is_cheaper(a: &Trial, b: &Trial, lambda: f32, few_values: bool) -> bool {
         (2.., 1) if !few_values => THRESHOLDS.fixed_margin,
         _ => THRESHOLDS.margin(),
     };
-    b.cost < a.cost - f64::from(lambda) * margin
-}
-
-/// The better of two plans.
-fn cheaper(a: Trial, b: Trial, lambda: f32, few_values: bool) -> Trial {
-    if is_cheaper(&a, &b, lambda, few_values) { b } else { a }
+    b.cost < a.cost - choice.lambda() * margin
 }
 
 /// The cheapest plan of a profile near `step`, and the next that are not like it.
 pub fn choose(profile: &Profile, plans: &[Plan], samples: &Samples<'_>, step: f32) -> (Trial, Vec<Next>) {
-    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
-    let few_values = samples.input.count <= THRESHOLDS.few_values;
+    let choice = Choice { profile, samples, step };
     let (predicted, tried): (Vec<&Plan>, Vec<&Plan>) = plans.iter().partition(|plan| estimate::knows(plan));
     // What is best by prediction is tried like the others, so that costs compare.
-    let predicted = choose_by_prediction(profile, &predicted, samples, step);
+    let predicted = choose_by_prediction(&predicted, choice);
     // Blocks leave much the same scales behind, predicted or not.
     let weighed = |plan: &Plan| {
         let alike = Plan { prediction: Prediction::NONE, ..plan.clone() };
-        let found = plan.prediction.intra.then(|| choose_by_prediction(profile, &[&alike], samples, step));
-        let found = found.flatten();
+        let found = plan.prediction.intra.then(|| choose_by_prediction(&[&alike], choice)).flatten();
         Plan { weights: found.map_or(plan.weights, |(found, _)| found.plan.weights), ..plan.clone() }
     };
     let (binary, others): (Vec<&Plan>, Vec<&Plan>) =
         tried.into_iter().partition(|plan| plan.entropy == Entropy::Binary);
     let next = predicted.as_ref().map_or_else(Vec::new, |(_, next)| next.clone());
-    let predicted = predicted.map(|(predictor, _)| predicted_whole(predictor, samples, step, decision));
+    let predicted = predicted.map(|(predictor, _)| predicted_whole(predictor, choice));
     let best = others.into_iter().chain(binary).fold(predicted, |best: Option<Trial>, plan| {
         let has_chance = |best: &Trial| {
             plan.entropy != Entropy::Binary
                 || !profile.rules.has(Rule::BinaryEntropy)
-                || binary_may_win(plan, best, samples, step, decision.1)
+                || binary_may_win(plan, best, choice)
         };
         if !best.as_ref().is_none_or(has_chance) {
             return best;
         }
-        let new = trial(&weighed(plan), samples, step, decision, Centroids::default());
+        let new = trial(&weighed(plan), choice, Centroids::default());
         let Some(best) = best else { return Some(new) };
         // A code without stages is compared as both were coded: it has as little to
         // learn as its symbols.
         let is_plain = new.plan.transform == Transform::None && new.plan.prediction == Prediction::NONE;
         let best_cost = if is_plain { best.tried_cost } else { best.cost };
         let as_tried = Trial { cost: best_cost, ..best.clone() };
-        Some(if is_cheaper(&as_tried, &new, decision.1, few_values) { new } else { best })
+        Some(if is_cheaper(&as_tried, &new, choice) { new } else { best })
     });
     (best.unwrap_or_else(|| unreachable!("profiles have at least one plan")), next)
 }
 
 /// What a predicted plan will take of the whole: what it takes when a part of the
 /// sample is coded, as far as predictions tell the two apart.
-fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision: (Decision, f32)) -> Trial {
+fn predicted_whole(predictor: Trial, choice: Choice<'_>) -> Trial {
+    let Choice { samples, step, .. } = choice;
     // Where points are shifted, other levels are chosen, which shift them in turn.
-    let once = trial(&predictor.plan, samples, step, decision, Centroids::default());
+    let once = trial(&predictor.plan, choice, Centroids::default());
     let found = if once.centroids == Centroids::default() {
         once
     } else {
-        let found = trial(&predictor.plan, samples, step, decision, once.centroids);
+        let found = trial(&predictor.plan, choice, once.centroids);
         Trial { centroids: once.centroids, ..found }
     };
     let sample = samples.first(predictor.plan.transposed);
@@ -222,30 +231,24 @@ fn predicted_whole(predictor: Trial, samples: &Samples<'_>, step: f32, decision:
         bits_per_value: spent - correction,
         error_per_value: found.error_per_value * times * (2.0 * (correction - fewer)).exp2(),
         slopes,
-        cost: found.cost - f64::from(decision.1) * (learned + beyond),
+        cost: found.cost - choice.lambda() * (learned + beyond),
         ..found
     }
 }
 
 /// The plan of least estimated cost, and the next that are not like it.
-fn choose_by_prediction(
-    profile: &Profile,
-    plans: &[&Plan],
-    samples: &Samples<'_>,
-    step: f32,
-) -> Option<(Trial, Vec<Next>)> {
-    let lambda = profile.stages.lambda;
-    let input = samples.input;
-    let few_values = input.count <= THRESHOLDS.few_values;
-    let judge = Judge::new(samples, 0, step, profile);
-    let second = samples.second().map(|which| Judge::new(samples, which, step, profile));
+fn choose_by_prediction(plans: &[&Plan], choice: Choice<'_>) -> Option<(Trial, Vec<Next>)> {
+    let Choice { profile, samples, .. } = choice;
+    let matrix = &samples.input.matrix;
+    let judge = Judge::new(choice, 0);
+    let second = samples.second().map(|which| Judge::new(choice, which));
     let Decided { predictor, also, mut best, next } =
         judge.decide(judge.contenders(plans), second.as_ref())?;
     if profile.stages.context_weights.is_empty() {
         return Some((best, next));
     }
     // Much to learn from makes columns cheap to learn.
-    let learns = |weights: &&u8| **weights != FLAT || few_values;
+    let learns = |weights: &&u8| **weights != FLAT || choice.few_values();
     let weights: Vec<u8> = profile.stages.context_weights.iter().filter(learns).copied().collect();
     let weigh = |plan: &Plan| {
         let trial = judge.weigh(&predictor, plan.weights).trial;
@@ -254,14 +257,14 @@ fn choose_by_prediction(
             None => trial,
         }
     };
-    best = choose_weights(&weights, best, weigh, |a, b| cheaper(a, b, lambda, few_values));
+    best = choose_weights(&weights, best, weigh, |a, b| if is_cheaper(&a, &b, choice) { b } else { a });
     // Without columns to learn, the longer rows are better unless shown otherwise.
     let flipped = Plan { transposed: !best.plan.transposed, ..best.plan.clone() };
-    let longer = (input.matrix.rows > input.matrix.cols) == flipped.transposed;
+    let longer = (matrix.rows > matrix.cols) == flipped.transposed;
     let allowed = plans.iter().any(|p| p.transposed == flipped.transposed);
     if flipped.weights == FLAT && longer && allowed {
         let flipped = judge.weigh(&judge.predictor(&flipped), FLAT).trial;
-        if flipped.cost < best.cost + f64::from(lambda) * THRESHOLDS.row_scales_margin {
+        if flipped.cost < best.cost + choice.lambda() * THRESHOLDS.row_scales_margin {
             best = flipped;
         }
     }
@@ -270,12 +273,8 @@ fn choose_by_prediction(
 
 /// Predicts what plans cost, on one of the samples.
 struct Judge<'a> {
-    samples: &'a Samples<'a>,
+    choice: Choice<'a>,
     which: usize,
-    step: f32,
-    lambda: f32,
-    few_values: bool,
-    rules: Rules,
     /// Bits per value that the whole takes more than the sample.
     beyond: f64,
     /// Plans without a transform: what they cost.
@@ -292,7 +291,6 @@ struct Considered<'c> {
     learns: bool,
 }
 
-/// Whether a plan is left out.
 type Prunes = fn(&Judge<'_>, &Considered<'_>) -> bool;
 
 /// What leaves plans out, the cheapest to ask first.
@@ -315,7 +313,7 @@ fn smaller_transform(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
     let is_like = |best: &Plan| {
         is_learned(best) && best.transposed == plan.transposed && best.prediction == plan.prediction
     };
-    is_learned(plan) && !judge.few_values && larger && !best.is_some_and(|best| is_like(&best.plan))
+    is_learned(plan) && !judge.choice.few_values() && larger && !best.is_some_and(|best| is_like(&best.plan))
 }
 
 /// Means that do not pay without a transform do not pay with one.
@@ -342,7 +340,8 @@ fn orientation_behind(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
 
 /// Nothing is left for a larger transform where a smaller one finds nothing, or little.
 fn smaller_found_nothing(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
-    let needed = if judge.few_values { f64::from(judge.lambda) * THRESHOLDS.larger_margin } else { 0.0 };
+    let Judge { choice, .. } = judge;
+    let needed = if choice.few_values() { choice.lambda() * THRESHOLDS.larger_margin } else { 0.0 };
     let [unlearned, smaller] = of.least[usize::from(of.plan.transposed)];
     !of.found.is_empty() && is_learned(of.plan) && smaller.is_finite() && smaller > unlearned - needed
 }
@@ -358,7 +357,6 @@ fn is_too_rough(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
     !of.found.is_empty() && of.learns && judge.sample(of.plan).is_too_rough(of.plan)
 }
 
-/// Means of what has none.
 fn has_no_means(judge: &Judge<'_>, of: &Considered<'_>) -> bool {
     !of.found.is_empty() && !judge.sample(of.plan).has_means(of.plan)
 }
@@ -368,19 +366,18 @@ fn is_learned(plan: &Plan) -> bool {
 }
 
 impl<'a> Judge<'a> {
-    fn new(samples: &'a Samples<'a>, which: usize, step: f32, profile: &Profile) -> Self {
-        let few_values = samples.input.count <= THRESHOLDS.few_values;
-        let beyond = samples.beyond(which, step).bits;
-        let (lambda, rules) = (profile.stages.lambda, profile.rules);
-        Self { samples, which, step, lambda, few_values, rules, beyond, untransformed: RefCell::default() }
+    fn new(choice: Choice<'a>, which: usize) -> Self {
+        let beyond = choice.samples.beyond(which, choice.step).bits;
+        Self { choice, which, beyond, untransformed: RefCell::default() }
     }
 
     fn sample(&self, plan: &Plan) -> &'a Sample {
-        self.samples.of(self.which, plan.transposed)
+        self.choice.samples.of(self.which, plan.transposed)
     }
 
     fn predictor(&self, plan: &Plan) -> Predictor<'a> {
-        let scalars = self.samples.input.scalars(plan, self.step, Centroids::default());
+        let Choice { samples, step, .. } = self.choice;
+        let scalars = samples.input.scalars(plan, step, Centroids::default());
         Predictor::new(plan, &scalars, self.sample(plan))
     }
 
@@ -391,7 +388,7 @@ impl<'a> Judge<'a> {
         let untransformed = self.untransformed.borrow();
         let unlearned = untransformed.iter().find(|(plan, ..)| is_learned(&predictor.plan) && like(plan));
         let unlearned = unlearned.map(|(_, _, measured)| *measured);
-        let mut predicted = predictor.with_weights(weights, self.lambda, unlearned);
+        let mut predicted = predictor.with_weights(weights, self.choice.lambda(), unlearned);
         predicted.trial.bits_per_value += self.beyond;
         predicted
     }
@@ -408,7 +405,7 @@ impl<'a> Judge<'a> {
 
     /// Whether a cost is more than so many bits per value behind another.
     fn is_far(&self, cost: f64, least: f64, bits: f64) -> bool {
-        cost > least + f64::from(self.lambda) * bits
+        cost > least + self.choice.lambda() * bits
     }
 
     /// Predicts all plans that no rule leaves out.
@@ -418,8 +415,9 @@ impl<'a> Judge<'a> {
         let mut least = [[f64::INFINITY; 2]; 2];
         for plan in self.by_transform(plans) {
             let considered = Considered { plan, found: &found, least, learns };
-            let left_out =
-                |(rule, prunes): &(Rule, Prunes)| self.rules.has(*rule) && prunes(self, &considered);
+            let left_out = |(rule, prunes): &(Rule, Prunes)| {
+                self.choice.profile.rules.has(*rule) && prunes(self, &considered)
+            };
             if PRUNING.iter().any(left_out) {
                 continue;
             }
@@ -436,7 +434,7 @@ impl<'a> Judge<'a> {
     /// smaller find.
     fn by_transform<'p>(&self, plans: &[&'p Plan]) -> Vec<&'p Plan> {
         let size = |plan: &Plan| match plan.transform {
-            Transform::Klt { log2_size } if !self.few_values => Some(Reverse(log2_size)),
+            Transform::Klt { log2_size } if !self.choice.few_values() => Some(Reverse(log2_size)),
             _ => None,
         };
         let first = |like: &dyn Fn(&Plan) -> bool| plans.iter().position(|plan| like(plan));
@@ -455,38 +453,28 @@ impl<'a> Judge<'a> {
         let mut costs: Vec<f64> = found.iter().map(|(_, trial)| trial.cost).collect();
         costs.sort_by(f64::total_cmp);
         let last = costs.get(THRESHOLDS.finalists - 1).or(costs.last())?;
-        let close = (costs[0] + f64::from(self.lambda) * THRESHOLDS.finalist_behind).min(*last);
-        let bound = self.rules.bound(Rule::Finalists, close, f64::INFINITY);
-        let is_final = |trial: &Trial| trial.cost <= bound;
-        let contested = found.iter().filter(|(_, trial)| is_final(trial)).count() > 1;
-        let second = second.filter(|_| contested);
-        let mut judged: Vec<Decided<'a>> = Vec::new();
-        let mut others: Vec<Trial> = Vec::new();
-        for (predictor, trial) in found {
-            others.push(trial.clone());
-            if is_final(&trial) {
-                let also = second.map(|second| second.beside_untransformed(&trial.plan));
-                let best = also.as_ref().map_or(trial.clone(), |(_, other)| trial.and(other));
-                judged.push(Decided {
-                    predictor,
-                    also: also.map(|(predictor, _)| predictor),
-                    best,
-                    next: Vec::new(),
-                });
-            }
-        }
+        let close = (costs[0] + self.choice.lambda() * THRESHOLDS.finalist_behind).min(*last);
+        let bound = self.choice.profile.rules.bound(Rule::Finalists, close, f64::INFINITY);
+        let others: Vec<Trial> = found.iter().map(|(_, trial)| trial.clone()).collect();
+        let finalists: Vec<_> = found.into_iter().filter(|(_, trial)| trial.cost <= bound).collect();
+        let second = second.filter(|_| finalists.len() > 1);
+        let judged = finalists.into_iter().map(|(predictor, trial)| {
+            let also = second.map(|second| second.beside_untransformed(&trial.plan));
+            let best = also.as_ref().map_or(trial.clone(), |(_, other)| trial.and(other));
+            Decided { predictor, also: also.map(|(predictor, _)| predictor), best, next: Vec::new() }
+        });
         let better = |a: Decided<'a>, b: Decided<'a>| {
-            if is_cheaper(&a.best, &b.best, self.lambda, self.few_values) { b } else { a }
+            if is_cheaper(&a.best, &b.best, self.choice) { b } else { a }
         };
-        let best = judged.into_iter().reduce(better)?;
+        let best = judged.reduce(better)?;
         // What learned less than it seemed to gives way to what has nothing to learn; of
         // coefficients, orientations are as hard to tell apart.
         let chosen = &best.best.plan;
-        let is_rebased = self.samples.input.signalled.is_some();
+        let is_rebased = self.choice.samples.input.signalled.is_some();
         let learns_less =
             |plan: &Plan| plan.transform != chosen.transform && !(is_learned(chosen) && is_learned(plan));
         let is_across = |plan: &Plan| is_rebased && plan.transposed != chosen.transposed;
-        let behind = |trial: &Trial| (trial.cost - costs[0]) / f64::from(self.lambda);
+        let behind = |trial: &Trial| (trial.cost - costs[0]) / self.choice.lambda();
         let least = |like: &dyn Fn(&Plan) -> bool| {
             let alike = others.iter().filter(|trial| like(&trial.plan));
             let least = alike.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
@@ -508,10 +496,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What is best by prediction.
 struct Decided<'a> {
     predictor: Predictor<'a>,
-    /// The predictor on the second sample.
     also: Option<Predictor<'a>>,
     best: Trial,
     next: Vec<Next>,

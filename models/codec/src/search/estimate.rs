@@ -32,9 +32,7 @@ pub struct Levels {
     signs: Parts,
     /// Bits of means, which are signalled ahead of the tile.
     mean_bits: f64,
-    /// Whether a transform was learned.
     learns: bool,
-    /// The error in squared steps.
     pub squared_error: Parts,
 }
 
@@ -259,7 +257,6 @@ impl Kernel for Count<'_> {
     }
 }
 
-/// Bits of all symbols counted.
 fn symbol_bits(counts: &[[u32; SYMBOLS]]) -> f64 {
     counts.iter().enumerate().map(|(class, counts)| code_length(class, counts)).sum()
 }

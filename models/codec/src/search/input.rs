@@ -16,7 +16,6 @@ use trinity_numeric::simd::{Kernel, Width, with_width};
 /// Error of a value over its squared step, about, for a trellis in its prime.
 pub const ERROR_PER_SQUARED_STEP: f64 = 0.28;
 
-/// A matrix ready for coding.
 pub struct Input<'a> {
     pub basis: Option<Cow<'a, Basis>>,
     /// What the stream says of that basis, and the bits it takes.
@@ -38,7 +37,6 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// As it is.
     pub fn new(values: &[f32], rows: usize, cols: usize) -> Result<Self, Error> {
         let mut matrix = Matrix::finite(values, rows, cols)?;
         // The exponent of the largest value, subnormal or not.
@@ -48,7 +46,6 @@ impl<'a> Input<'a> {
         Ok(Self::of(matrix, exponent, None))
     }
 
-    /// The matrix in another basis.
     pub fn rebased(&self, preconditioning: Preconditioning, basis: Option<&'a Basis>) -> Self {
         let mut matrix = self.matrix.clone();
         let basis = basis.filter(|_| matches!(preconditioning, Preconditioning::Basis { .. }));
@@ -107,7 +104,6 @@ impl<'a> Input<'a> {
         if columns { self.transposed.get_or_init(|| self.matrix.transposed()) } else { &self.matrix }
     }
 
-    /// What the stream says of a basis.
     pub fn signalled_bits_per_value(&self) -> f64 {
         self.signalled_bits / self.count.max(1) as f64
     }

@@ -42,8 +42,7 @@ pub fn encode(
         let what = format!("it is for {} columns, the matrix has {cols}", basis.cols());
         return Err(Error::Basis { what });
     }
-    let quantization = profile.stages.quantization;
-    let decision = (quantization.decision(), profile.stages.lambda);
+    let decision = profile.decision();
     let run = |input: &Input<'_>, plan: &Plan, step: f32, centroids: Centroids| {
         let scalars = input.scalars(plan, step, centroids);
         let (matrix, signalled) = (input.view(plan), input.signalled.as_ref());
@@ -74,7 +73,7 @@ pub fn encode(
             encoded
         }
     };
-    encoded.report.quantization = Some(quantization);
+    encoded.report.quantization = Some(profile.stages.quantization);
     Ok(encoded)
 }
 
@@ -149,7 +148,6 @@ fn bits_per_value(pass: &Pass, input: &Input<'_>) -> f64 {
     8.0 * pass.bytes.len() as f64 / input.count as f64
 }
 
-/// What a pass takes at equal error.
 fn gap(pass: &Pass, input: &Input<'_>) -> f64 {
     trial::gap(bits_per_value(pass, input), pass.squared_error / input.count as f64)
 }

@@ -25,7 +25,6 @@ const NEAR: f64 = 0.5;
 /// Choices at most, each nearer to the target than the one before.
 const CHOICES: usize = 3;
 
-/// A plan that was chosen, and the step it was chosen at.
 #[derive(Clone)]
 pub struct Chosen {
     pub trial: Trial,

@@ -13,7 +13,6 @@ use crate::stage::signalled::Signalled;
 use crate::stage::trellis::Decision;
 use trinity_numeric::{simd, threads};
 
-/// What one pass over a matrix yields.
 #[derive(Debug, Clone)]
 pub struct Pass {
     pub bytes: Vec<u8>,

@@ -65,12 +65,11 @@ impl<'a> Predictor<'a> {
     /// Per value of a tile, whose rows go on as the sample ends. What is learned
     /// slowly is given credit for what it still will learn, as far as it shows
     /// beside `unlearned`, a plan that has little to learn.
-    pub fn with_weights(&self, weights: u8, lambda: f32, unlearned: Option<Measured>) -> Predicted {
+    pub fn with_weights(&self, weights: u8, lambda: f64, unlearned: Option<Measured>) -> Predicted {
         let Self { sample, levels, .. } = self;
         let plan = Plan { weights, ..self.plan.clone() };
         let estimate = levels.estimate(weights);
         let measured = Measured::new(levels, &estimate, sample, unlearned);
-        let lambda = f64::from(lambda);
         let rows = sample.matrix.rows as f64 * sample.times();
         let count = rows * sample.matrix.cols as f64;
         let credit = unlearned.map_or(0.0, |before| measured.credit(before, sample, lambda)) / count;

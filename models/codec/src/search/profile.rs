@@ -68,16 +68,11 @@ pub enum Quantization {
 }
 
 impl Quantization {
-    /// As a plan states it.
     pub fn log2_states(self) -> u32 {
         match self {
             Self::DeadZone | Self::Rdoq => 0,
             Self::Trellis { log2_states } => log2_states,
         }
-    }
-
-    pub(crate) fn decision(self) -> Decision {
-        if self == Self::DeadZone { Decision::DeadZone } else { Decision::Rate }
     }
 }
 
@@ -273,7 +268,6 @@ impl Default for Parallel {
     }
 }
 
-/// Built-in profiles by name.
 const BUILT_IN: [(&str, &str); 6] = [
     ("trinity", include_str!("../../../../configs/profiles/trinity.toml")),
     ("trinity-static", include_str!("../../../../configs/profiles/trinity-static.toml")),
@@ -317,12 +311,10 @@ impl Profile {
         Self::parse(text)
     }
 
-    /// Names of the profiles that come with the codec.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The profile as pictures use it.
     pub fn for_pictures(&self) -> Self {
         // Neighbours are alike in pictures, and columns a picture's width apart are not.
         let mut preconditioning = self.stages.preconditioning.clone();
@@ -340,10 +332,6 @@ impl Profile {
         Self { stages, ..self.clone() }
     }
 
-    fn bad(&self, what: impl Into<String>) -> Error {
-        Error::BadProfile { profile: self.name.clone(), what: what.into() }
-    }
-
     fn check(&self) -> Result<(), Error> {
         self.candidates()?;
         self.for_pictures().candidates().map_err(|error| match error {
@@ -353,6 +341,12 @@ impl Profile {
             other => other,
         })?;
         Ok(())
+    }
+
+    /// How levels are decided, and what their bits weigh.
+    pub(crate) fn decision(&self) -> (Decision, f32) {
+        let Stages { quantization, lambda, .. } = self.stages;
+        (if quantization == Quantization::DeadZone { Decision::DeadZone } else { Decision::Rate }, lambda)
     }
 
     /// Every combination of preconditioning, orientation, transform and
@@ -391,11 +385,11 @@ impl Profile {
                 }
             }
         }
-        if plans.is_empty() {
-            Err(self.bad(format!("no combination of stages works: {refused}")))
-        } else {
-            Ok(plans)
+        if !plans.is_empty() {
+            return Ok(plans);
         }
+        let what = format!("no combination of stages works: {refused}");
+        Err(Error::BadProfile { profile: self.name.clone(), what })
     }
 }
 

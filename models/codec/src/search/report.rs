@@ -38,7 +38,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Everything counted.
     pub fn bits_per_value(&self) -> f64 {
         self.bits.total() / self.values.max(1) as f64
     }
@@ -163,7 +162,6 @@ fn transform_cost(transform: Transform, tile_values: usize) -> ((f64, f64), usiz
     ((operations, if added_only { 0.0 } else { operations / 2.0 }), serial)
 }
 
-/// One stage of the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageCost {
     pub stage: &'static str,

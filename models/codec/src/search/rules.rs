@@ -119,7 +119,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All rules but one.
     pub fn without(rule: Rule) -> Self {
         Self { left_out: 1 << rule as u32 }
     }
@@ -129,7 +128,6 @@ impl Rules {
         if fixed { Self { left_out: u32::MAX } } else { self }
     }
 
-    /// Whether a rule is in force.
     pub fn has(self, rule: Rule) -> bool {
         self.left_out >> rule as u32 & 1 == 0
     }
@@ -199,7 +197,6 @@ pub struct Thresholds {
     pub race_behind: f64,
     /// Plans that are run at most ([`Rule::MaxCandidates`]).
     pub max_candidates: usize,
-    /// Thresholds of the line format's search.
     pub line: LineThresholds,
 }
 

@@ -138,7 +138,6 @@ impl Sums {
     }
 }
 
-/// Runs of rows and of columns.
 #[derive(Debug)]
 struct Grid {
     rows: Vec<Range<usize>>,
@@ -204,13 +203,7 @@ struct Energies {
 #[derive(Clone)]
 enum Square {
     Whole(f32),
-    Lines(Box<Lined>),
-}
-
-#[derive(Clone)]
-struct Lined {
-    rows: [f32; RUN],
-    cols: [f32; RUN],
+    Lines(Box<[[f32; RUN]; 2]>),
 }
 
 impl Square {
@@ -224,8 +217,8 @@ impl Square {
         match self {
             Self::Whole(sum) => *sum += energy,
             Self::Lines(lines) => {
-                lines.rows[y] = energy;
-                lines.cols.iter_mut().zip(squared).for_each(|(sum, value)| *sum += value);
+                lines[0][y] = energy;
+                lines[1].iter_mut().zip(squared).for_each(|(sum, value)| *sum += value);
             }
         }
     }
@@ -241,7 +234,7 @@ impl Square {
         match self {
             Self::Whole(energy) => of(&[*energy]),
             Self::Lines(lines) => {
-                let (rows, cols) = (of(&lines.rows), of(&lines.cols));
+                let (rows, cols) = (of(&lines[0]), of(&lines[1]));
                 if cols.bits < rows.bits { cols } else { rows }
             }
         }
@@ -252,7 +245,7 @@ impl Energies {
     fn new(input: &Input<'_>) -> Self {
         let Matrix { cols, ref values, .. } = input.matrix;
         let across = cols / RUN;
-        let lines = Square::Lines(Box::new(Lined { rows: [0.0; RUN], cols: [0.0; RUN] }));
+        let lines = Square::Lines(Box::new([[0.0; RUN]; 2]));
         let empty = if input.signalled.is_some() { lines } else { Square::Whole(0.0) };
         let mut of_squares = Vec::new();
         for band in values.chunks_exact((RUN * cols).max(1)) {

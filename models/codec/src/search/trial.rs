@@ -42,7 +42,6 @@ impl Trial {
         Self { cost: 0.5 * (self.cost + other.cost), bits_per_value, ..self.clone() }
     }
 
-    /// What it takes at equal error.
     pub fn gap(&self) -> f64 {
         gap(self.bits_per_value, self.error_per_value)
     }

@@ -37,7 +37,6 @@ pub struct Moments<'a> {
 }
 
 impl<'a> Moments<'a> {
-    /// Moments of inputs that are columns.
     pub fn of_columns(values: &'a [f32]) -> Self {
         Self { inputs: Inputs::Columns, values }
     }
@@ -103,7 +102,7 @@ pub fn encode(
     // A target of error is one of the values as they are, which scales would bend.
     let scales = match target {
         Rate::Bits(_) => {
-            let costs: Vec<f64> = factors.iter().flat_map(Feedback::costs).copied().collect();
+            let costs: Vec<f64> = factors.iter().flat_map(|own| &own.costs).copied().collect();
             let has_room = values.iter().all(|value| (value * MOST_SCALE).is_finite());
             RowScales::paying(&costs, outputs).filter(|_| has_room)
         }
@@ -122,7 +121,7 @@ pub fn encode(
     let plan = &chosen.trial.plan;
     let view = input.view(plan);
     let feedback = |row: usize| &factors[row / tiling.tile_rows];
-    let decision = (profile.stages.quantization.decision(), profile.stages.lambda);
+    let decision = profile.decision();
     let run = |step: f32, centroids: Centroids| {
         let scalars = input.scalars(plan, step, centroids);
         let beside = Beside { signalled: None, scales: scales.as_ref(), feedback: Some(&feedback) };

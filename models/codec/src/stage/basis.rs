@@ -57,7 +57,6 @@ impl Basis {
         (0..cols).step_by(group).map(move |first| (first, group.min(cols - first), first * group))
     }
 
-    /// Columns of the matrices it is for.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -77,7 +76,6 @@ impl Basis {
         trinity_numeric::hash::fnv1a(file.iter().copied())
     }
 
-    /// As a file keeps it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         put_varint(&mut bytes, self.cols as u64);
@@ -86,7 +84,6 @@ impl Basis {
         bytes
     }
 
-    /// Reads what [`Basis::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let bad = |what: &str| Error::Basis { what: what.into() };
         let mut reader = Reader::new(bytes);
@@ -106,11 +103,6 @@ impl Basis {
             return Err(bad("its matrices are not complete"));
         }
         Ok(Self::new(basis.cols, basis.group, synthesis))
-    }
-
-    /// Coefficients of whole rows, in place.
-    pub(crate) fn forward(&self, values: &mut Vec<f32>) {
-        *values = self.rebased(values);
     }
 
     /// Coefficients of whole rows.
@@ -146,8 +138,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Basis::from_bytes(&bytes[..length]).is_err(), "{length}");
         }
-        let mut values = sample.clone();
-        basis.forward(&mut values);
+        let mut values = basis.rebased(&sample);
         basis.inverse(&mut values);
         let worst = values.iter().zip(&sample).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(worst < 1e-4, "{worst}");

@@ -22,8 +22,8 @@ pub struct Feedback {
     size: usize,
     /// U by columns: what row k takes from the rows before it is together.
     upper: Vec<f32>,
-    /// D, which is what an error in a row costs.
-    costs: Vec<f64>,
+    /// D, which is what an error of coding costs in each row.
+    pub costs: Vec<f64>,
     /// D over its mean.
     weights: Vec<f32>,
 }
@@ -49,11 +49,6 @@ impl Feedback {
         }
         let weights = over_mean(&costs);
         Self { size, upper, costs, weights }
-    }
-
-    /// What errors of coding cost in each row.
-    pub fn costs(&self) -> &[f64] {
-        &self.costs
     }
 
     /// The factors of rows that are divided by `scale` of their number.
@@ -83,7 +78,6 @@ impl Feedback {
     }
 }
 
-/// Numbers over their mean.
 fn over_mean(costs: &[f64]) -> Vec<f32> {
     let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
     costs.iter().map(|cost| (cost / mean) as f32).collect()

@@ -10,7 +10,6 @@ use trinity_bits::intra_modes::{DC, PLANAR, most_probable, remaining_index, rema
 // Modes by number: planar, DC, angles from lower left to upper right, none.
 /// Everything there is to predict from is worth less than nothing.
 pub const NONE: u8 = 35;
-/// How many there are.
 pub const MODES: u8 = 36;
 
 /// Modes that are looked at closely, besides the likely ones.
@@ -28,7 +27,6 @@ fn angle(mode: u8) -> i32 {
     ANGLES[from_straight.unsigned_abs() as usize] * from_straight.signum()
 }
 
-/// The decoded values around a block.
 #[derive(Debug, Clone)]
 pub struct Neighbours {
     side: usize,
@@ -160,7 +158,6 @@ impl Neighbours {
     }
 }
 
-/// Rows become columns.
 fn transpose(block: &mut [f32], side: usize) {
     for y in 0..side {
         for x in y + 1..side {

@@ -26,7 +26,6 @@ pub const BATCH: usize = 16;
 /// Squared correlations below this over the rows seen are taken for noise.
 const NOISE: f32 = 1.0;
 
-/// The rotations of one tile.
 #[derive(Debug, Clone)]
 pub struct Klt {
     cols: usize,
@@ -37,7 +36,6 @@ pub struct Klt {
     next_update: usize,
 }
 
-/// One group of columns.
 #[derive(Debug, Clone)]
 struct Group {
     first: usize,
@@ -68,7 +66,6 @@ impl Klt {
         }
     }
 
-    /// The rows of some coefficients.
     pub fn inverse(&self, coefficients: &[f32], rows: &mut [f32]) {
         for g in &self.groups {
             self.combine(g, &g.synthesis, coefficients, rows);
@@ -215,7 +212,6 @@ impl Group {
     }
 }
 
-/// The rotations of a round.
 #[inline(always)]
 fn angles<const N: usize>(moments: &[[f32; N]], round: usize, negligible: f32) -> Angles<N> {
     // The lesser of a pair lacks the first bit of the round: the others count.
@@ -294,7 +290,6 @@ fn rotation(mpp: f32, mqq: f32, mpq: f32, negligible: f32) -> (f32, f32) {
 
 /// How a round is made.
 trait Columns: Sized {
-    /// Rotates the elements of a row.
     fn rotate<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<N>, out: &mut [f32; N]);
 
     /// Rotates every pair of basis vectors, and their moments.
@@ -375,7 +370,6 @@ fn rotate_columns<const N: usize>(row: &[f32; N], round: usize, angles: &Angles<
     }
 }
 
-/// A new basis from the moments.
 fn diagonalize(group: &mut Group, negligible: f32) {
     #[cfg(target_arch = "x86_64")]
     if simd::has_avx2() && simd::has_avx512() {

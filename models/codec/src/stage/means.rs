@@ -5,8 +5,8 @@
 //! rest.
 
 use crate::Error;
-use crate::entropy::model::{unzigzag, zigzag};
 use crate::format::trinity::bytes::{Reader, put_varint};
+use trinity_bits::golomb::{unzigzag, zigzag};
 
 /// Largest magnitude of a mean, in steps.
 const LIMIT: f32 = (1 << 23) as f32;
@@ -69,18 +69,16 @@ impl Means {
         }
     }
 
-    /// Appends the means.
     pub fn write(&self, out: &mut Vec<u8>) {
         for means in [&self.rows, &self.columns] {
             let mut before = 0;
             for &mean in means {
-                put_varint(out, zigzag(mean - before) as u64);
+                put_varint(out, zigzag(mean - before).into());
                 before = mean;
             }
         }
     }
 
-    /// Reads the means of a tile of `rows` × `cols`.
     pub fn read(of: MeanOf, rows: usize, cols: usize, reader: &mut Reader<'_>) -> Result<Self, Error> {
         let mut list = |wanted: bool, count: usize| {
             let count = if wanted { count } else { 0 };
@@ -95,7 +93,7 @@ impl Means {
                 if change > 1 << 26 {
                     return Err(Error::Damaged { what: "a mean is out of range" });
                 }
-                before += i64::from(unzigzag(change as usize));
+                before += i64::from(unzigzag(change as u32));
                 if before.abs() > LIMIT as i64 {
                     return Err(Error::Damaged { what: "a mean is out of range" });
                 }

@@ -30,13 +30,10 @@ pub enum Preconditioning {
     },
 }
 
-/// Sizes of a Hadamard transform.
 pub const HADAMARD_LOG2: std::ops::RangeInclusive<u32> = 2..=12;
-/// Sizes of signalled matrices.
 pub const SIGNALLED_LOG2: std::ops::RangeInclusive<u32> = 3..=7;
 
 impl std::fmt::Display for Preconditioning {
-    /// As profiles name it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.pad("none"),
@@ -87,7 +84,7 @@ impl Preconditioning {
                     hadamard(row, 1 << log2_size);
                 }
             }
-            (_, Some(basis)) => self.along(matrix, false, |values| basis.forward(values)),
+            (_, Some(basis)) => self.along(matrix, false, |values| *values = basis.rebased(values)),
             _ => {}
         }
     }

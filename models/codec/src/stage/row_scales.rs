@@ -7,7 +7,7 @@
 //! classes are: a row's class is then foretold by its scale. Knows nothing of how rows are coded.
 
 use crate::Error;
-use crate::entropy::model::{unzigzag, zigzag};
+use trinity_bits::golomb::{unzigzag, zigzag};
 use trinity_bits::{BitReader, BitWriter};
 
 /// 2^(n/4) in single precision.
@@ -69,23 +69,20 @@ impl RowScales {
         }
     }
 
-    /// As a header has them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let write = |low: u32| {
             let mut out = BitWriter::new();
             out.bits(low, LOW_BITS);
             for &quarters in &self.quarters {
-                let entry = zigzag(i32::from(quarters)) as u32;
+                let entry = zigzag(i32::from(quarters));
                 out.ue(entry >> low);
                 out.bits(entry & ((1 << low) - 1), low);
             }
-            out.align_zero();
             out.into_bytes()
         };
         (0..1 << LOW_BITS).map(write).min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Reads what [`RowScales::to_bytes`] wrote about `rows` rows.
     pub fn from_bytes(bytes: &[u8], rows: usize) -> Result<Self, Error> {
         let damaged = |_| Error::Damaged { what: "scales of rows are not complete" };
         // A row takes a bit at least: nothing is set aside for more than there can be.
@@ -98,7 +95,7 @@ impl RowScales {
         for _ in 0..rows {
             let high = bits.ue().map_err(damaged)?;
             let entry = u64::from(high) << low | u64::from(bits.bits(low).map_err(damaged)?);
-            let own = if entry <= 2 * MOST as u64 { unzigzag(entry as usize) } else { i32::MAX };
+            let own = if entry <= 2 * MOST as u64 { unzigzag(entry as u32) } else { i32::MAX };
             if own.abs() > MOST {
                 return Err(Error::Damaged { what: "a scale of rows out of range" });
             }

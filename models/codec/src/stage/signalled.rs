@@ -25,7 +25,6 @@ const FITTED: usize = 2;
 /// Bits per value that directions of noise seem to save, over columns per row.
 const FITTED_TO_NOISE: f64 = 0.36;
 
-/// Reflections for each group of columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signalled {
     group: usize,
@@ -79,7 +78,6 @@ impl Signalled {
         Self { group, cols: matrix.cols, groups }
     }
 
-    /// The basis they are.
     pub fn basis(&self) -> Basis {
         let synthesis = threads::map(&self.groups.iter().enumerate().collect::<Vec<_>>(), |(at, own)| {
             directions(own, self.group.min(self.cols - at * self.group))
@@ -99,15 +97,12 @@ impl Signalled {
         *values = out;
     }
 
-    /// As a header keeps them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = BitWriter::new();
         self.groups.iter().for_each(|own| own.write(&mut out));
-        out.align_zero();
         out.into_bytes()
     }
 
-    /// Reads what [`Signalled::to_bytes`] wrote about `cols` columns.
     pub fn from_bytes(bytes: &[u8], cols: usize, group: usize) -> Result<Self, Error> {
         let damaged = |_| Error::Damaged { what: "stated matrices are not complete" };
         let mut bits = BitReader::new(bytes);
@@ -254,8 +249,7 @@ impl<'a> Fit<'a> {
         let reflections = self.reflections(values, size);
         let mut out = BitWriter::new();
         reflections.write(&mut out);
-        let mut rebased = values.to_vec();
-        Basis::new(size, size, directions(&reflections, size)).forward(&mut rebased);
+        let rebased = Basis::new(size, size, directions(&reflections, size)).rebased(values);
         let bits = |values: &[f32]| {
             let mut energies = vec![0.0f32; size];
             for row in values.chunks_exact(size) {
@@ -353,8 +347,7 @@ mod tests {
         let matrix = low_rank(512, 100);
         let signalled = Signalled::fitted(&matrix, 64, 1e-4, 0.0);
         let basis = signalled.basis();
-        let mut rebased = matrix.values.clone();
-        basis.forward(&mut rebased);
+        let mut rebased = basis.rebased(&matrix.values);
         let energy = |values: &[f32]| values.iter().map(|v| f64::from(v * v)).sum::<f64>();
         let firsts: Vec<f32> =
             rebased.chunks_exact(100).flat_map(|row| [&row[..3], &row[64..67]].concat()).collect();

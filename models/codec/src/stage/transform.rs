@@ -47,14 +47,15 @@ const COSINES: [f64; 33] = [
     0.0,
 ];
 
-/// Families of fixed transforms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Dct,
     Dst,
     Hadamard,
 }
+
+const FAMILIES: [(&str, Family); 3] =
+    [("dct", Family::Dct), ("dst", Family::Dst), ("hadamard", Family::Hadamard)];
 
 /// What is done to values before they are quantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -79,13 +80,8 @@ pub enum Transform {
 }
 
 impl std::fmt::Display for Transform {
-    /// As profiles name it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |family: &Family| match family {
-            Family::Dct => "dct",
-            Family::Dst => "dst",
-            Family::Hadamard => "hadamard",
-        };
+        let name = |family: &Family| FAMILIES[*family as usize].0;
         match self {
             Self::None => f.pad("none"),
             Self::Klt { log2_size } => write!(f, "klt-{}", 1 << log2_size),
@@ -133,12 +129,7 @@ impl Transform {
         if family == "klt" {
             return (!square && (2..=7).contains(&log2_size)).then_some(Self::Klt { log2_size });
         }
-        let family = match family {
-            "dct" => Family::Dct,
-            "dst" => Family::Dst,
-            "hadamard" => Family::Hadamard,
-            _ => return None,
-        };
+        let (_, family) = *FAMILIES.iter().find(|(name, _)| *name == family)?;
         let fixed = if square { Self::Block { family, log2_size } } else { Self::Row { family, log2_size } };
         (2..=5).contains(&log2_size).then_some(fixed)
     }
@@ -154,11 +145,9 @@ impl Transform {
         kind << 3 | log2_size as u8
     }
 
-    /// What [`Transform::code`] made a byte of.
     pub fn from_code(code: u8) -> Option<Self> {
-        const FAMILIES: [Family; 3] = [Family::Dct, Family::Dst, Family::Hadamard];
         let log2_size = u32::from(code & 7);
-        let family = |first: u8| FAMILIES[usize::from((code >> 3) - first)];
+        let family = |first: u8| FAMILIES[usize::from((code >> 3) - first)].1;
         match code >> 3 {
             0 if log2_size == 0 => Some(Self::None),
             1 if log2_size >= 2 => Some(Self::Klt { log2_size }),
@@ -283,7 +272,6 @@ impl Transformer {
         }
     }
 
-    /// Values of a batch's coefficients.
     #[inline(always)]
     pub fn inverse(&mut self, coefficients: &[f32], values: &mut [f32]) {
         match self {
@@ -372,7 +360,6 @@ impl Fixed {
     }
 }
 
-/// The product of two square matrices.
 #[inline(always)]
 fn vertical(weights: &[f32], rows: &[f32], out: &mut [f32], n: usize) {
     for (weights, out) in weights.chunks_exact(n).zip(out.chunks_exact_mut(n)) {

@@ -65,7 +65,6 @@ impl Code {
     }
 }
 
-/// Largest magnitude of a level.
 pub const MAX_LEVEL: i32 = 1 << 23;
 /// Targets are magnitudes in 1/64 step, at most this.
 pub const MAX_TARGET: i32 = 1 << 29;
@@ -260,7 +259,6 @@ impl Kernel for Magnitudes<'_> {
     }
 }
 
-/// The candidates of some columns.
 #[inline(always)]
 fn consider(
     points: &Points,
@@ -404,19 +402,13 @@ pub fn round(targets: &[i32], magnitudes: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "x86_64")]
+    use proptest::prelude::*;
     use trinity_numeric::random::Lcg;
 
     fn noise(count: usize) -> Vec<i32> {
         let mut lcg = Lcg(1);
-        (0..count)
-            .map(|_| {
-                let mut sum = 0.0;
-                for _ in 0..12 {
-                    sum += lcg.uniform();
-                }
-                ((sum - 6.0) * 6.0 * 64.0).abs() as i32
-            })
-            .collect()
+        (0..count).map(|_| (lcg.gaussian() * 6.0 * 64.0).abs() as i32).collect()
     }
 
     /// Mean squared error in squared steps of following the machine.
@@ -463,6 +455,72 @@ mod tests {
         }
         assert_eq!(Code::new(1), None);
         assert_eq!(Code::new(9), None);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    type Consider = unsafe fn(&Points, &[i32], &[u8], &[Costs], &mut [Candidates], &mut [u8]) -> usize;
+
+    #[cfg(target_arch = "x86_64")]
+    proptest! {
+        #[test]
+        fn registers_and_arrays_consider_alike(
+            values in prop::collection::vec((0i32..3000, 0u8..80, 0i32..18), 0..80),
+            classes in prop::sample::select(vec![1u8, 2, 4, 80]),
+            costs in prop::collection::vec(0u32..4000, 2560),
+            shifts: [i8; 6],
+        ) {
+            let costs = costs.as_chunks().0;
+            let shift = |i: usize| shifts[i].clamp(-31, 31);
+            let points = Points::new(&[[shift(0), shift(1), shift(2)], [shift(3), shift(4), shift(5)]]);
+            let targets: Vec<i32> = values.iter().map(|v| v.0 << v.2).collect();
+            let least = values.first().map_or(0, |v| v.1.min(80 - classes));
+            let classes: Vec<u8> = values.iter().map(|v| least + v.1 % classes).collect();
+            let kernels: [(bool, usize, Consider); 2] = [
+                (simd::has_avx2(), 8, avx2::consider),
+                (Width::widest() == Width::Avx512, 16, avx512::consider),
+            ];
+            for (_, wide, consider) in kernels.into_iter().filter(|(is_here, ..)| *is_here) {
+                let (mut out, mut zeros) = (vec![[0; 4]; values.len()], vec![0; values.len()]);
+                // SAFETY: the processor has said that it has these instructions.
+                #[allow(unsafe_code)]
+                let done = unsafe { consider(&points, &targets, &classes, costs, &mut out, &mut zeros) };
+                prop_assert_eq!(done, values.len() / wide * wide);
+                for i in 0..done {
+                    let costs = &costs[GROUPS * usize::from(classes[i])..][..GROUPS];
+                    let plain = candidates(&points, targets[i], costs, raw_bits(classes[i]));
+                    prop_assert_eq!((out[i], zeros[i]), plain, "{} {}", targets[i], classes[i]);
+                }
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn registers_and_arrays_take_the_same_path() {
+        let mut lcg = Lcg(1);
+        let mut random = move |limit: u64| (lcg.bits31() % limit) as i16;
+        let mut costs: [i16; 32] = std::array::from_fn(|_| random(9000));
+        for _ in 0..500 {
+            let value = std::array::from_fn(|_| random(1792));
+            let mut decisions = [0; 32];
+            let next = step::<32, { 0o45 >> 1 }, { 0o10 >> 1 }>(&costs, &value, &mut decisions);
+            let taken: [u32; 32] = decisions.map(u32::from);
+            // SAFETY: the processor has said that it has these instructions.
+            #[allow(unsafe_code)]
+            unsafe {
+                if simd::has_avx2() {
+                    let (states, bits) = avx2::step(avx2::load(&costs), &value);
+                    let bits = std::array::from_fn(|state| bits >> avx2::bit(state) & 1);
+                    assert_eq!((avx2::store(states), bits), (next, taken));
+                }
+                if Width::widest() == Width::Avx512 {
+                    let (states, bits) = avx512::step(avx512::load(&costs), &value);
+                    let bits = std::array::from_fn(|state| bits >> state & 1);
+                    assert_eq!((avx512::store(states), bits), (next, taken));
+                }
+            }
+            costs = next;
+        }
     }
 
     #[test]

@@ -51,7 +51,6 @@ fn pictures(chroma: Chroma, depth: u32, colour: Colour, count: usize) -> Picture
     Pictures { frames: vec![frame; count], colour }
 }
 
-/// The bytes of values, in order.
 fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }

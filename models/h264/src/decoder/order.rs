@@ -132,45 +132,18 @@ impl OutputOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::slice_header::{Deblocking, NalHeader};
-    use trinity_bits::{BitReader, BitWriter, Chroma};
+    use crate::syntax::slice_header::NalHeader;
+    use trinity_bits::Chroma;
 
-    /// Constrained Baseline, one macroblock, with the order count's fields as `poc` writes them.
-    fn sps(poc: impl Fn(&mut BitWriter)) -> Sps {
-        let mut w = BitWriter::new();
-        w.bits(66, 8);
-        w.bits(0xc0, 8);
-        w.bits(10, 8);
-        w.ue(0);
-        w.ue(0); // log2_max_frame_num 4
-        poc(&mut w);
-        w.ue(1);
-        w.flag(false);
-        w.ue(0);
-        w.ue(0);
-        w.bits(0b1100, 4); // frame_mbs_only, direct_8x8, no crop, no VUI
-        w.trailing_bits();
-        Sps::read(&mut BitReader::new(&w.into_bytes())).unwrap()
+    /// Numbers of four bits.
+    fn sps(poc: PocType) -> Sps {
+        Sps { log2_max_frame_num: 4, poc, ..Sps::default() }
     }
 
+    const LOW_BITS: PocType = PocType::Lsb { log2_max: 4 };
+
     fn slice(nal: u8) -> SliceHeader {
-        SliceHeader {
-            nal: NalHeader::new(nal),
-            first_mb: 0,
-            pps_id: 0,
-            colour_plane: 0,
-            frame_num: 0,
-            structure: Structure::Frame,
-            idr_pic_id: 0,
-            pic_order_cnt_lsb: 0,
-            delta_pic_order_cnt_bottom: 0,
-            delta_pic_order_cnt: [0; 2],
-            redundant_pic_cnt: 0,
-            resets_memory: false,
-            qp: 26,
-            deblocking: Deblocking::On,
-            filter_offset: [0; 2],
-        }
+        SliceHeader { nal: NalHeader::new(nal), ..SliceHeader::default() }
     }
 
     const IDR: u8 = 0x65;
@@ -180,10 +153,7 @@ mod tests {
     /// Four bits of order, so that it wraps at 16 (clause 8.2.1.1).
     #[test]
     fn order_by_low_bits_goes_on_where_they_wrap() {
-        let sps = sps(|w| {
-            w.ue(0);
-            w.ue(0);
-        });
+        let sps = sps(LOW_BITS);
         let mut order = OrderCount::default();
         let mut next = |nal, lsb, bottom| {
             let header =
@@ -204,7 +174,7 @@ mod tests {
 
     #[test]
     fn order_by_decoding_puts_what_no_other_refers_to_just_before_its_time() {
-        let sps = sps(|w| w.ue(2));
+        let sps = sps(PocType::DecodingOrder);
         let mut order = OrderCount::default();
         let mut next = |nal, frame_num| order.next(&SliceHeader { frame_num, ..slice(nal) }, &sps);
         assert_eq!(next(IDR, 0), [0, 0]);
@@ -219,14 +189,11 @@ mod tests {
     /// Clause 8.2.1.2: a cycle of 4 and 6, pictures that no other refers to one before, bottom fields one after.
     #[test]
     fn order_by_a_cycle_adds_up_its_offsets() {
-        let sps = sps(|w| {
-            w.ue(1);
-            w.flag(false);
-            w.se(-1);
-            w.se(1);
-            w.ue(2);
-            w.se(4);
-            w.se(6);
+        let sps = sps(PocType::Cycle {
+            delta_always_zero: false,
+            offset_for_non_ref_pic: -1,
+            offset_for_top_to_bottom: 1,
+            offsets_for_ref_frame: vec![4, 6],
         });
         let mut order = OrderCount::default();
         let mut next = |nal, frame_num, structure, delta| {
@@ -246,10 +213,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_resets_memory_begins_the_order_anew() {
-        let sps = sps(|w| {
-            w.ue(0);
-            w.ue(0);
-        });
+        let sps = sps(LOW_BITS);
         let resets = |structure, order: &mut OrderCount| {
             order.next(&SliceHeader { pic_order_cnt_lsb: 9, ..slice(REFERENCE) }, &sps);
             let header = SliceHeader {

@@ -2,7 +2,6 @@
 //! macroblocks of one slice and rebuilds them.
 
 use super::inspection::BitUse;
-use crate::bitstream_error::invalid;
 use crate::blocks::{BlockSize, Eight, Four};
 use crate::deblock::mb_rows;
 use crate::entropy::{BlockKind, BlockPlace, SyntaxReader};
@@ -15,8 +14,7 @@ use crate::quant::LevelScale;
 use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::Structure;
 use crate::tables::{BLOCK_X, BLOCK_Y, CHROMA_DC_422_SCAN, FIELD_4X4, FIELD_8X8, ZIGZAG_4X4, ZIGZAG_8X8};
-use trinity_bits::BitstreamError;
-use trinity_bits::Chroma;
+use trinity_bits::{BitstreamError, Chroma, invalid};
 
 /// Everything a slice is decoded with and into.
 pub struct SliceDecoder<'a> {
@@ -35,20 +33,15 @@ pub struct SliceDecoder<'a> {
     pub bit_use: BitUse,
 }
 
-impl std::fmt::Debug for SliceDecoder<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SliceDecoder").field("slice", &self.slice).finish_non_exhaustive()
-    }
-}
-
 /// The scans of frame or field macroblocks.
 struct Scans {
+    field: bool,
     block_4x4: &'static [u8; 16],
     block_8x8: &'static [u8; 64],
 }
 
-const FRAME_SCANS: Scans = Scans { block_4x4: &ZIGZAG_4X4, block_8x8: &ZIGZAG_8X8 };
-const FIELD_SCANS: Scans = Scans { block_4x4: &FIELD_4X4, block_8x8: &FIELD_8X8 };
+const FRAME_SCANS: Scans = Scans { field: false, block_4x4: &ZIGZAG_4X4, block_8x8: &ZIGZAG_8X8 };
+const FIELD_SCANS: Scans = Scans { field: true, block_4x4: &FIELD_4X4, block_8x8: &FIELD_8X8 };
 
 /// Buffers that live as long as a slice.
 #[derive(Default)]
@@ -108,7 +101,7 @@ impl SliceDecoder<'_> {
                 self.bit_use.prediction += middle - start;
                 self.bit_use.residual += reader.bit_position() - middle;
                 self.rebuild_macroblock(addr, work)?;
-                self.describe(&work.mb, &work.neighbours)
+                MbInfo::of(&work.mb, &work.neighbours)
             }
             other => return invalid(format!("mb_type {other} is above 25")),
         };
@@ -210,12 +203,7 @@ impl SliceDecoder<'_> {
         mb: &mut Macroblock,
         n: &mut Neighbours,
     ) -> Result<(), BitstreamError> {
-        for cache in &mut n.total_coeff {
-            for y in 0..4 {
-                let row = cache_at(0, y);
-                cache[row..row + 4].fill(0);
-            }
-        }
+        n.clear_totals();
         mb.levels.coded = [0; 3];
         mb.levels.dc_coded = 0;
         if mb.cbp == 0 && mb.kind != MbKind::I16x16 {
@@ -231,13 +219,12 @@ impl SliceDecoder<'_> {
         let range = 52 + bd_offset;
         self.qp = (self.qp + delta + bd_offset + range).rem_euclid(range) - bd_offset;
         mb.qp = self.qp;
-        let field = mb.field || self.structure != Structure::Frame;
-        let scans = if field { &FIELD_SCANS } else { &FRAME_SCANS };
+        let scans = if mb.field || self.structure != Structure::Frame { &FIELD_SCANS } else { &FRAME_SCANS };
         for c in 0..self.rebuild.luma_like() {
-            self.read_luma(reader, mb, n, c, scans, field)?;
+            self.read_luma(reader, mb, n, c, scans)?;
         }
         if matches!(self.rebuild.chroma, Chroma::C420 | Chroma::C422) {
-            self.read_chroma(reader, mb, n, scans, field)?;
+            self.read_chroma(reader, mb, n, scans)?;
         }
         Ok(())
     }
@@ -250,13 +237,12 @@ impl SliceDecoder<'_> {
         n: &mut Neighbours,
         c: usize,
         scans: &Scans,
-        field: bool,
     ) -> Result<(), BitstreamError> {
         let levels = &mut mb.levels;
         let kind = if mb.kind == MbKind::I16x16 {
             levels.dc[c] = [0; 16];
             let place = BlockPlace { kind: BlockKind::Dc16x16, component: c, x: 0, y: 0 };
-            if reader.residual_block(place, n, scans.block_4x4, field, &mut levels.dc[c])? > 0 {
+            if reader.residual_block(place, n, scans.block_4x4, scans.field, &mut levels.dc[c])? > 0 {
                 levels.dc_coded |= 1 << c;
             }
             BlockKind::Ac16x16
@@ -275,7 +261,7 @@ impl SliceDecoder<'_> {
                 out.fill(0);
                 let place = BlockPlace { kind: BlockKind::Luma8x8, component: c, x, y };
                 // CAVLC reads 4×4 blocks, and their context is that of 4×4 blocks.
-                if reader.residual_8x8(place, n, scans.block_8x8, field, flag_coded, out)? > 0 {
+                if reader.residual_8x8(place, n, scans.block_8x8, scans.field, flag_coded, out)? > 0 {
                     levels.coded[c] |= 1 << (4 * block_8);
                 }
                 continue;
@@ -285,7 +271,7 @@ impl SliceDecoder<'_> {
                 let out = Four::room(&mut levels.blocks[c], block);
                 out.fill(0);
                 let place = BlockPlace { kind, component: c, x: x + part % 2, y: y + part / 2 };
-                if reader.residual_block(place, n, &scans.block_4x4[first..], field, out)? > 0 {
+                if reader.residual_block(place, n, &scans.block_4x4[first..], scans.field, out)? > 0 {
                     levels.coded[c] |= 1 << block;
                 }
             }
@@ -300,7 +286,6 @@ impl SliceDecoder<'_> {
         mb: &mut Macroblock,
         n: &mut Neighbours,
         scans: &Scans,
-        field: bool,
     ) -> Result<(), BitstreamError> {
         const DC_420_SCAN: [u8; 4] = [0, 1, 2, 3];
         let (blocks, dc_scan): (usize, &[u8]) = match self.rebuild.chroma {
@@ -312,7 +297,7 @@ impl SliceDecoder<'_> {
             for c in 1..3 {
                 levels.dc[c] = [0; 16];
                 let place = BlockPlace { kind: BlockKind::ChromaDc, component: c, x: 0, y: 0 };
-                if reader.residual_block(place, n, dc_scan, field, &mut levels.dc[c])? > 0 {
+                if reader.residual_block(place, n, dc_scan, scans.field, &mut levels.dc[c])? > 0 {
                     levels.dc_coded |= 1 << c;
                 }
             }
@@ -324,7 +309,7 @@ impl SliceDecoder<'_> {
                     out.fill(0);
                     let place =
                         BlockPlace { kind: BlockKind::ChromaAc, component: c, x: block % 2, y: block / 2 };
-                    if reader.residual_block(place, n, &scans.block_4x4[1..], field, out)? > 0 {
+                    if reader.residual_block(place, n, &scans.block_4x4[1..], scans.field, out)? > 0 {
                         levels.coded[c] |= 1 << block;
                     }
                 }
@@ -341,26 +326,6 @@ impl SliceDecoder<'_> {
         self.rebuild
             .macroblock(&mut work.mb, self.scale, available, &mut work.windows)
             .or_else(|_| invalid(format!("macroblock {addr} predicts from neighbours it does not have")))
-    }
-
-    /// What is kept of the macroblock.
-    fn describe(&self, mb: &Macroblock, n: &Neighbours) -> MbInfo {
-        let mut info = MbInfo {
-            kind: mb.kind,
-            chroma_mode: mb.chroma_mode,
-            cbp: mb.cbp,
-            dc_coded: mb.levels.dc_coded,
-            qp: mb.qp as i8,
-            modes: mb.modes,
-            ..MbInfo::default()
-        };
-        for c in 0..self.rebuild.chroma.planes() {
-            for y in 0..4 {
-                let row = cache_at(0, y);
-                info.total_coeff[c][4 * y..4 * y + 4].copy_from_slice(&n.total_coeff[c][row..row + 4]);
-            }
-        }
-        info
     }
 }
 

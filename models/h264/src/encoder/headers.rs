@@ -2,6 +2,7 @@
 //! progressive, one IDR picture per frame, nothing optional.
 
 use crate::encoder::params::{Entropy, Params};
+use crate::reconstruct::Rebuild;
 use trinity_bits::vui::Start;
 use trinity_bits::{BitWriter, Chroma, Colour, Frame, Presentation, nal};
 
@@ -31,6 +32,17 @@ impl StreamShape {
             deblock: params.deblock,
             colour: params.colour,
             shown: params.shown,
+        }
+    }
+
+    /// How macroblocks are rebuilt.
+    pub fn rebuild(&self) -> Rebuild {
+        Rebuild {
+            chroma: self.chroma,
+            depths: [self.depth; 2],
+            chroma_qp_index_offset: [0; 2],
+            lossless_at_qp_prime_0: self.lossless,
+            colour_plane: 0,
         }
     }
 

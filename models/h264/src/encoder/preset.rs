@@ -22,9 +22,6 @@ pub struct Effort {
     /// What is added to that where the quarters of the best one differ: there
     /// the first says little about the rest.
     pub uneven_exit_slack: f32,
-    /// How many bits a row of a block a candidate may be estimated above the
-    /// best one and still be weighed.
-    pub slack: f32,
     /// Types whose costs differ by less than this share are told apart by the
     /// bits they really take.
     pub exact_bits_margin: f32,
@@ -46,7 +43,6 @@ impl Tuning {
             candidates,
             early_exit_slack,
             uneven_exit_slack,
-            slack: 1.0,
             exact_bits_margin,
             skip_four: preset == Preset::Fast,
         };

@@ -7,12 +7,12 @@ use crate::encoder::quantize::{MAX_LEVEL_CABAC, MAX_LEVEL_CAVLC, Quantizer};
 use crate::encoder::search::{Job, Search, SourceMb, Trial};
 use crate::encoder::syntax::write_macroblock;
 use crate::entropy::writer::{CabacWriter, CavlcWriter, StreamWriter, SyntaxCounter};
-use crate::macroblock::{MbInfo, MbKind, MbMap, Neighbours, cache_at};
+use crate::macroblock::{MbInfo, MbKind, MbMap, Neighbours};
 use crate::picture::{Picture, Window};
 use crate::quant::LevelScale;
-use crate::reconstruct::Rebuild;
 use crate::syntax::slice_header::Structure;
 use trinity_bits::{BitWriter, Chroma, Frame};
+use trinity_numeric::simd::{self, Kernel};
 
 /// QPY over a slice: `qp` up to macroblock `switch_at`, one more from there on.
 /// That is how rates between two QPs are reached.
@@ -27,6 +27,8 @@ pub struct QpPlan {
 #[derive(Debug, Clone, Copy)]
 pub struct SliceTask<'a> {
     pub frame: &'a Frame,
+    pub shape: &'a StreamShape,
+    pub tuning: &'a Tuning,
     pub index: usize,
     /// First macroblock row and the one after the last.
     pub rows: (usize, usize),
@@ -42,77 +44,48 @@ pub struct CodedSlice {
     pub infos: Vec<MbInfo>,
 }
 
-/// Encodes `task`.
-pub fn encode_slice(task: &SliceTask, shape: &StreamShape, tuning: &Tuning) -> CodedSlice {
-    let first = task.rows.0 * shape.width_mbs();
-    let qp = if first >= task.plan.switch_at { task.plan.qp + 1 } else { task.plan.qp };
-    let header = shape.slice_header(task.index, first, qp);
-    if shape.cavlc {
-        run_fastest(task, shape, tuning, CavlcWriter::new(header), BitWriter::new(), qp)
+/// Encodes `task`, in the build that suits the processor.
+pub fn encode_slice(task: &SliceTask) -> CodedSlice {
+    let first = task.rows.0 * task.shape.width_mbs();
+    let slice_qp = if first >= task.plan.switch_at { task.plan.qp + 1 } else { task.plan.qp };
+    let header = task.shape.slice_header(task.index, first, slice_qp);
+    if task.shape.cavlc {
+        let writer = CavlcWriter::new(header);
+        simd::widest(SliceCoder { task, writer, header: BitWriter::new(), slice_qp })
     } else {
-        run_fastest(task, shape, tuning, CabacWriter::new(qp), header, qp)
+        simd::widest(SliceCoder { task, writer: CabacWriter::new(slice_qp), header, slice_qp })
     }
 }
 
-/// [`run`], in the build that suits the processor.
-fn run_fastest<W: StreamWriter>(
-    task: &SliceTask,
-    shape: &StreamShape,
-    tuning: &Tuning,
+/// One slice on its way to `writer`.
+struct SliceCoder<'a, W> {
+    task: &'a SliceTask<'a>,
     writer: W,
     header: BitWriter,
     slice_qp: i32,
-) -> CodedSlice {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
-        // SAFETY: the processor has AVX2 and BMI2.
-        #[allow(unsafe_code)]
-        return unsafe { avx2::run(task, shape, tuning, writer, header, slice_qp) };
-    }
-    run(task, shape, tuning, writer, header, slice_qp)
 }
 
-/// The same code, compiled for wider registers. What is marked to be inlined
-/// on the way down to a block – the search, transforms, quantization – comes
-/// along. The search from a macroblock down to its blocks is not in builds with
-/// debug assertions: sixteen copies of it take them a minute to compile, and
-/// kernels alone are compared there; pins hold the wide copies in release
+/// What is marked to be inlined on the way down to a block – the search, transforms,
+/// quantization – comes along into the wide copy. The search from a macroblock down to its
+/// blocks does not in builds with debug assertions: sixteen copies of it take them a minute to
+/// compile, and kernels alone are compared there; pins hold the wide copies in release
 /// (`cargo xtask test --all`).
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::{BitWriter, CodedSlice, SliceTask, StreamShape, StreamWriter, Tuning};
+impl<W: StreamWriter> Kernel for SliceCoder<'_, W> {
+    type Output = CodedSlice;
 
-    #[target_feature(enable = "avx2,bmi2")]
-    pub fn run<W: StreamWriter>(
-        task: &SliceTask,
-        shape: &StreamShape,
-        tuning: &Tuning,
-        writer: W,
-        header: BitWriter,
-        slice_qp: i32,
-    ) -> CodedSlice {
-        super::run(task, shape, tuning, writer, header, slice_qp)
+    #[inline(always)]
+    fn run(self) -> CodedSlice {
+        encode(self)
     }
 }
 
 #[inline(always)]
-fn run<W: StreamWriter>(
-    task: &SliceTask,
-    shape: &StreamShape,
-    tuning: &Tuning,
-    mut writer: W,
-    header: BitWriter,
-    slice_qp: i32,
-) -> CodedSlice {
+fn encode<W: StreamWriter>(coder: SliceCoder<'_, W>) -> CodedSlice {
+    let SliceCoder { task, mut writer, header, slice_qp } = coder;
+    let &SliceTask { shape, tuning, .. } = task;
     let width = shape.width_mbs();
     let rows = task.rows.1 - task.rows.0;
-    let rebuild = Rebuild {
-        chroma: shape.chroma,
-        depths: [shape.depth; 2],
-        chroma_qp_index_offset: [0; 2],
-        lossless_at_qp_prime_0: shape.lossless,
-        colour_plane: 0,
-    };
+    let rebuild = shape.rebuild();
     let scale = LevelScale::new(None);
     let search = Search {
         rebuild: &rebuild,
@@ -177,7 +150,7 @@ fn run<W: StreamWriter>(
             if trial.mb.cbp != 0 || trial.mb.kind == MbKind::I16x16 {
                 running_qp = qp;
             }
-            describe(&trial, &neighbours, running_qp)
+            MbInfo { qp: running_qp as i8, ..MbInfo::of(&trial.mb, &neighbours) }
         };
         info.slice = 1;
         map.infos[addr] = info;
@@ -230,27 +203,6 @@ fn pcm_if_cheaper<C: SyntaxCounter>(
     Some(bits.into_bytes())
 }
 
-/// What neighbours and the deblocking filter will ask.
-fn describe(trial: &Trial, n: &Neighbours, qp: i32) -> MbInfo {
-    let mb = &trial.mb;
-    let mut info = MbInfo {
-        kind: mb.kind,
-        chroma_mode: mb.chroma_mode,
-        cbp: mb.cbp,
-        dc_coded: mb.levels.dc_coded,
-        qp: qp as i8,
-        modes: mb.modes,
-        ..MbInfo::default()
-    };
-    for (own, cache) in info.total_coeff.iter_mut().zip(&n.total_coeff) {
-        for y in 0..4 {
-            let row = cache_at(0, y);
-            own[4 * y..4 * y + 4].copy_from_slice(&cache[row..row + 4]);
-        }
-    }
-    info
-}
-
 /// The samples of a macroblock; beyond the frame's edge its last samples go on.
 fn load_source(frame: &Frame, mb_x: usize, mb_y: usize, source: &mut SourceMb) {
     for (c, plane) in frame.planes.iter().enumerate() {
@@ -297,14 +249,16 @@ mod tests {
             let params = Params { preset: Preset::Best, entropy, ..Params::default() };
             let shape = StreamShape::new(&frame, &params, false);
             let plan = QpPlan { qp: 20, switch_at: 10 };
-            let task = SliceTask { frame: &frame, index: 0, rows: (0, 3), plan };
-            let tuning = Tuning::of(params.preset);
-            let fastest = encode_slice(&task, &shape, &tuning);
+            let tuning = &Tuning::of(params.preset);
+            let task = SliceTask { frame: &frame, shape: &shape, tuning, index: 0, rows: (0, 3), plan };
+            let fastest = encode_slice(&task);
             let header = shape.slice_header(0, 0, 20);
+            let (task, slice_qp) = (&task, 20);
             let plain = if shape.cavlc {
-                run(&task, &shape, &tuning, CavlcWriter::new(header), BitWriter::new(), 20)
+                let writer = CavlcWriter::new(header);
+                simd::narrow(SliceCoder { task, writer, header: BitWriter::new(), slice_qp })
             } else {
-                run(&task, &shape, &tuning, CabacWriter::new(20), header, 20)
+                simd::narrow(SliceCoder { task, writer: CabacWriter::new(20), header, slice_qp })
             };
             assert_eq!(fastest.nal, plain.nal, "{chroma:?} {entropy:?}");
             for (a, b) in fastest.recon.planes.iter().zip(&plain.recon.planes) {

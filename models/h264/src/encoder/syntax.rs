@@ -21,7 +21,7 @@ pub fn write_macroblock<W: SyntaxWriter>(
     if mb.kind != MbKind::I16x16 {
         write_modes(w, mb, n);
     }
-    clear_totals(n);
+    n.clear_totals();
     if !write_patterns(w, mb, n, chroma, delta) {
         return;
     }
@@ -71,16 +71,6 @@ pub fn write_patterns<W: SyntaxWriter>(
         w.no_qp_delta();
     }
     coded
-}
-
-/// Forgets the levels of the macroblock before.
-fn clear_totals(n: &mut Neighbours) {
-    for cache in &mut n.total_coeff {
-        for y in 0..4 {
-            let row = cache_at(0, y);
-            cache[row..row + 4].fill(0);
-        }
-    }
 }
 
 /// rem_intra_pred_mode of `chosen` at block (x, y), `None` where it is the predicted mode.

@@ -1,12 +1,10 @@
 //! CABAC parsing of macroblocks (clause 9.3).
 
 use super::{BlockKind, BlockPlace, SyntaxReader};
-use crate::bitstream_error::invalid;
 use crate::entropy::context_init::CONTEXT_INIT_I;
 use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
-use trinity_bits::BitReader;
-use trinity_bits::BitstreamError;
 use trinity_bits::cabac::{Context, Decoder};
+use trinity_bits::{BitReader, BitstreamError, invalid};
 
 /// First context of each syntax element of I slices (Table 9-34).
 pub mod ctx {
@@ -63,6 +61,60 @@ const BY_POSITION: [u8; 15] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
 pub const CHROMA_DC_420: [u8; 3] = [0, 1, 2];
 pub const CHROMA_DC_422: [u8; 7] = [0, 0, 1, 1, 2, 2, 2];
 
+/// How many of the left and upper macroblock are there and say so.
+fn count(n: &Neighbours, says: impl Fn(MbInfo) -> bool) -> usize {
+    usize::from(n.a.is_some_and(&says)) + usize::from(n.b.is_some_and(&says))
+}
+
+/// Of mb_type's first bin.
+pub fn mb_type_context(n: &Neighbours) -> usize {
+    ctx::MB_TYPE + count(n, |mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm))
+}
+
+pub fn transform_size_context(n: &Neighbours) -> usize {
+    ctx::TRANSFORM_SIZE_8X8_FLAG + count(n, |mb| mb.transform_8x8())
+}
+
+/// Of intra_chroma_pred_mode's first bin.
+pub fn chroma_mode_context(n: &Neighbours) -> usize {
+    ctx::INTRA_CHROMA_PRED_MODE + count(n, |mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0)
+}
+
+/// Of an 8×8 block in coded_block_pattern, given the blocks before it.
+pub fn cbp_luma_context(n: &Neighbours, cbp: u8, block: usize) -> usize {
+    let left_coded = match block {
+        0 | 2 => n.a.is_none() || n.left_cbp[block / 2],
+        _ => cbp >> (block - 1) & 1 != 0,
+    };
+    let above = n.b.map_or(0x0f, |mb| mb.cbp);
+    let above_coded = if block < 2 { above >> (block + 2) & 1 != 0 } else { cbp >> (block - 2) & 1 != 0 };
+    ctx::CBP_LUMA + usize::from(!left_coded) + 2 * usize::from(!above_coded)
+}
+
+/// Of the bin of coded_block_pattern that says whether chroma has `value`, 1 or 2, or more.
+pub fn cbp_chroma_context(n: &Neighbours, value: u8) -> usize {
+    let at_least = |mb: Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.cbp >> 4 >= value));
+    ctx::CBP_CHROMA + 4 * usize::from(value - 1) + at_least(n.a) + 2 * at_least(n.b)
+}
+
+/// Of coded_block_flag (clause 9.3.3.1.1.9); all macroblocks are intra.
+pub fn coded_block_flag_context(place: BlockPlace, n: &Neighbours) -> usize {
+    let (left, above) = match place.kind {
+        BlockKind::Dc16x16 | BlockKind::ChromaDc => {
+            let coded =
+                |mb: &Option<MbInfo>| mb.as_ref().is_none_or(|mb| mb.dc_coded >> place.component & 1 != 0);
+            (coded(&n.a), coded(&n.b))
+        }
+        _ => {
+            let cache = &n.total_coeff[place.component];
+            let at = cache_at(place.x, place.y);
+            (cache[at - 1] != 0, cache[at - 8] != 0)
+        }
+    };
+    let first = usize::from(CODED_BLOCK_FLAG[place.component][place.kind as usize]);
+    first + usize::from(left) + 2 * usize::from(above)
+}
+
 /// The contexts of a slice that starts at `qp` (clause 9.3.1.1).
 pub fn initial_contexts(qp: i32) -> [Context; 1024] {
     CONTEXT_INIT_I.map(|(m, n)| Context::from_slope(i32::from(m), i32::from(n), qp))
@@ -91,25 +143,6 @@ impl<'a> CabacReader<'a> {
 
     fn check(&self) -> Result<(), BitstreamError> {
         if self.engine.overrun() { invalid("the slice ends inside a macroblock") } else { Ok(()) }
-    }
-
-    /// ctxIdxInc of coded_block_flag (clause 9.3.3.1.1.9); all macroblocks are intra.
-    fn coded_block_flag(&mut self, place: BlockPlace, n: &Neighbours) -> bool {
-        let (left, above) = match place.kind {
-            BlockKind::Dc16x16 | BlockKind::ChromaDc => {
-                let coded = |mb: &Option<_>| {
-                    mb.as_ref().is_none_or(|mb: &MbInfo| mb.dc_coded >> place.component & 1 != 0)
-                };
-                (coded(&n.a), coded(&n.b))
-            }
-            _ => {
-                let cache = &n.total_coeff[place.component];
-                let at = cache_at(place.x, place.y);
-                (cache[at - 1] != 0, cache[at - 8] != 0)
-            }
-        };
-        let first = usize::from(CODED_BLOCK_FLAG[place.component][place.kind as usize]);
-        self.bin(first + usize::from(left) + 2 * usize::from(above))
     }
 
     /// Significance map and levels (clause 7.3.5.3.3) of a block whose
@@ -187,10 +220,7 @@ impl SyntaxReader for CabacReader<'_> {
     }
 
     fn mb_type(&mut self, n: &Neighbours) -> Result<u32, BitstreamError> {
-        let other = |mb: &Option<MbInfo>| {
-            usize::from(mb.is_some_and(|mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm)))
-        };
-        if !self.bin(ctx::MB_TYPE + other(&n.a) + other(&n.b)) {
+        if !self.bin(mb_type_context(n)) {
             return Ok(0);
         }
         if self.engine.terminate() {
@@ -206,8 +236,7 @@ impl SyntaxReader for CabacReader<'_> {
     }
 
     fn transform_size_8x8_flag(&mut self, n: &Neighbours) -> Result<bool, BitstreamError> {
-        let set = |mb: &Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.transform_8x8()));
-        Ok(self.bin(ctx::TRANSFORM_SIZE_8X8_FLAG + set(&n.a) + set(&n.b)))
+        Ok(self.bin(transform_size_context(n)))
     }
 
     fn rem_intra_pred_mode(&mut self) -> Result<Option<u8>, BitstreamError> {
@@ -219,10 +248,7 @@ impl SyntaxReader for CabacReader<'_> {
     }
 
     fn intra_chroma_pred_mode(&mut self, n: &Neighbours) -> Result<u8, BitstreamError> {
-        let other = |mb: &Option<MbInfo>| {
-            usize::from(mb.is_some_and(|mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0))
-        };
-        if !self.bin(ctx::INTRA_CHROMA_PRED_MODE + other(&n.a) + other(&n.b)) {
+        if !self.bin(chroma_mode_context(n)) {
             return Ok(0);
         }
         let mut mode = 1;
@@ -233,25 +259,12 @@ impl SyntaxReader for CabacReader<'_> {
     }
 
     fn coded_block_pattern(&mut self, n: &Neighbours, chroma: bool) -> Result<u8, BitstreamError> {
-        let above = n.b.map_or(0x0f, |mb| mb.cbp);
         let mut cbp = 0u8;
         for block in 0..4 {
-            let left_coded = match block {
-                0 | 2 => n.a.is_none() || n.left_cbp[block / 2],
-                _ => cbp >> (block - 1) & 1 != 0,
-            };
-            let above_coded =
-                if block < 2 { above >> (block + 2) & 1 != 0 } else { cbp >> (block - 2) & 1 != 0 };
-            let increment = usize::from(!left_coded) + 2 * usize::from(!above_coded);
-            cbp |= u8::from(self.bin(ctx::CBP_LUMA + increment)) << block;
+            cbp |= u8::from(self.bin(cbp_luma_context(n, cbp, block))) << block;
         }
-        if chroma {
-            let at_least =
-                |mb: &Option<MbInfo>, value: u8| usize::from(mb.is_some_and(|mb| mb.cbp >> 4 >= value));
-            if self.bin(ctx::CBP_CHROMA + at_least(&n.a, 1) + 2 * at_least(&n.b, 1)) {
-                let ac = self.bin(ctx::CBP_CHROMA + 4 + at_least(&n.a, 2) + 2 * at_least(&n.b, 2));
-                cbp |= if ac { 0x20 } else { 0x10 };
-            }
+        if chroma && self.bin(cbp_chroma_context(n, 1)) {
+            cbp |= if self.bin(cbp_chroma_context(n, 2)) { 0x20 } else { 0x10 };
         }
         Ok(cbp)
     }
@@ -300,7 +313,7 @@ impl SyntaxReader for CabacReader<'_> {
         field: bool,
         out: &mut [i32],
     ) -> Result<usize, BitstreamError> {
-        let coded = self.coded_block_flag(place, n);
+        let coded = self.bin(coded_block_flag_context(place, n));
         let c = place.component;
         let by_position = (&BY_POSITION[..], &BY_POSITION[..]);
         let total = if !coded {
@@ -333,7 +346,7 @@ impl SyntaxReader for CabacReader<'_> {
         flag_coded: bool,
         out: &mut [i32; 64],
     ) -> Result<usize, BitstreamError> {
-        let coded = !flag_coded || self.coded_block_flag(place, n);
+        let coded = !flag_coded || self.bin(coded_block_flag_context(place, n));
         let total = if coded {
             let increments = (&SIGNIFICANT_8X8[usize::from(field)][..], &LAST_8X8[..]);
             self.levels::<5>(place.component, field, increments, scan, out)

@@ -1,14 +1,12 @@
 //! CAVLC and Exp-Golomb parsing of macroblocks (clauses 9.1, 9.2).
 
 use super::{BlockKind, BlockPlace, SyntaxReader};
-use crate::bitstream_error::invalid;
 use crate::entropy::cavlc_tables::{
     COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
 };
 use crate::macroblock::{Neighbours, UNAVAILABLE, cache_at};
 use std::sync::LazyLock;
-use trinity_bits::BitReader;
-use trinity_bits::BitstreamError;
+use trinity_bits::{BitReader, BitstreamError, invalid};
 
 /// coded_block_pattern of Intra macroblocks by codeNum, ChromaArrayType 1 and 2 (Table 9-4).
 #[rustfmt::skip]
@@ -70,13 +68,9 @@ pub struct CavlcReader<'a> {
 }
 
 impl<'a> CavlcReader<'a> {
-    /// `bits` stands at the first bit of slice_data() in `rbsp`.
-    pub fn new(rbsp: &[u8], bits: BitReader<'a>) -> Self {
-        let stop = rbsp
-            .iter()
-            .rposition(|&b| b != 0)
-            .map_or(0, |last| last as u64 * 8 + 7 - u64::from(rbsp[last].trailing_zeros()));
-        Self { bits, lookups: &LOOKUPS, stop }
+    /// `bits` stands at the first bit of slice_data().
+    pub fn new(bits: BitReader<'a>) -> Self {
+        Self { stop: bits.stop_bit(), bits, lookups: &LOOKUPS }
     }
 
     fn symbol(&mut self, table: &'static Lookup, what: &str) -> Result<usize, BitstreamError> {

@@ -2,15 +2,16 @@
 //! choice, so that rate–distortion decisions count the bits that are written.
 
 use super::cabac::{
-    ABS_LEVEL, CHROMA_DC_420, CHROMA_DC_422, CODED_BLOCK_FLAG, LAST, LAST_8X8, SIGNIFICANT, SIGNIFICANT_8X8,
-    ctx, initial_contexts,
+    ABS_LEVEL, CHROMA_DC_420, CHROMA_DC_422, LAST, LAST_8X8, SIGNIFICANT, SIGNIFICANT_8X8,
+    cbp_chroma_context, cbp_luma_context, chroma_mode_context, coded_block_flag_context, ctx,
+    initial_contexts, mb_type_context, transform_size_context,
 };
 use super::cavlc::{CBP_LUMA_ONLY, CBP_WITH_CHROMA, coeff_token_table};
 use super::{BlockKind, BlockPlace};
 use crate::entropy::cavlc_tables::{
     COEFF_TOKEN, Code, RUN_BEFORE, TOTAL_ZEROS, TOTAL_ZEROS_420_DC, TOTAL_ZEROS_422_DC,
 };
-use crate::macroblock::{MbInfo, MbKind, Neighbours, cache_at};
+use crate::macroblock::{Neighbours, cache_at};
 use trinity_bits::BitWriter;
 use trinity_bits::cabac::{BinWriter, BitCounter, Context, Encoder, ONE_BIT};
 
@@ -25,8 +26,6 @@ pub trait SyntaxWriter {
     fn coded_block_pattern(&mut self, n: &Neighbours, cbp: u8, chroma: bool);
     fn mb_qp_delta(&mut self, delta: i32);
     fn no_qp_delta(&mut self);
-    /// The samples of an I_PCM macroblock, as packed bytes.
-    fn pcm_samples(&mut self, bytes: &[u8]);
     /// One residual block, levels at the raster positions of `scan`; notes
     /// their number in `n` as the reader does.
     fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]);
@@ -38,7 +37,6 @@ pub trait SyntaxWriter {
         flag_coded: bool,
         levels: &[i32],
     );
-    fn end_of_slice(&mut self, end: bool);
 }
 
 /// A writer that only adds up what would be written.
@@ -53,6 +51,9 @@ pub trait SyntaxCounter: SyntaxWriter + Clone {
 pub trait StreamWriter: SyntaxWriter {
     type Counter: SyntaxCounter;
     fn counter(&self) -> Self::Counter;
+    /// The samples of an I_PCM macroblock, as packed bytes.
+    fn pcm_samples(&mut self, bytes: &[u8]);
+    fn end_of_slice(&mut self, end: bool);
     /// The bytes of slice_data(), trailing bits included; `header` precedes them.
     fn finish(self, header: BitWriter) -> Vec<u8>;
 }
@@ -78,6 +79,15 @@ impl StreamWriter for CabacWriter<Encoder> {
         CabacWriter { out: BitCounter::default(), contexts: self.contexts, last_qp_delta: self.last_qp_delta }
     }
 
+    fn pcm_samples(&mut self, bytes: &[u8]) {
+        self.out.flush();
+        self.out.raw_bytes(bytes);
+    }
+
+    fn end_of_slice(&mut self, end: bool) {
+        self.out.terminate(end);
+    }
+
     fn finish(self, mut header: BitWriter) -> Vec<u8> {
         while !header.is_aligned() {
             header.flag(true); // cabac_alignment_one_bit
@@ -98,46 +108,10 @@ impl SyntaxCounter for CabacWriter<BitCounter> {
     }
 }
 
-/// Raw bytes in the middle of a CABAC stream.
-pub trait RawBytes {
-    fn raw(&mut self, bytes: &[u8]);
-}
-
-impl RawBytes for Encoder {
-    fn raw(&mut self, bytes: &[u8]) {
-        self.flush();
-        self.raw_bytes(bytes);
-    }
-}
-
-impl RawBytes for BitCounter {
-    fn raw(&mut self, bytes: &[u8]) {
-        self.cost += u64::from(ONE_BIT) * 8 * (bytes.len() as u64 + 1);
-    }
-}
-
 impl<W: BinWriter> CabacWriter<W> {
     #[inline(always)]
     fn bin(&mut self, at: usize, bin: bool) {
         self.out.encode(&mut self.contexts[at], bin);
-    }
-
-    fn coded_block_flag(&mut self, place: BlockPlace, n: &Neighbours, flag: bool) {
-        let (left, above) = match place.kind {
-            BlockKind::Dc16x16 | BlockKind::ChromaDc => {
-                let coded = |mb: &Option<MbInfo>| {
-                    mb.as_ref().is_none_or(|mb| mb.dc_coded >> place.component & 1 != 0)
-                };
-                (coded(&n.a), coded(&n.b))
-            }
-            _ => {
-                let cache = &n.total_coeff[place.component];
-                let at = cache_at(place.x, place.y);
-                (cache[at - 1] != 0, cache[at - 8] != 0)
-            }
-        };
-        let first = usize::from(CODED_BLOCK_FLAG[place.component][place.kind as usize]);
-        self.bin(first + usize::from(left) + 2 * usize::from(above), flag);
     }
 
     /// Significance map and levels of a block with at least one level.
@@ -206,13 +180,9 @@ fn exp_golomb_0<W: BinWriter>(out: &mut W, value: u32) {
     out.bypass_bits((value + 1) & ((1 << length) - 1), length);
 }
 
-fn is_other(mb: &Option<MbInfo>) -> usize {
-    usize::from(mb.is_some_and(|mb| matches!(mb.kind, MbKind::I16x16 | MbKind::Pcm)))
-}
-
-impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
+impl<W: BinWriter> SyntaxWriter for CabacWriter<W> {
     fn mb_type(&mut self, n: &Neighbours, mb_type: u32) {
-        self.bin(ctx::MB_TYPE + is_other(&n.a) + is_other(&n.b), mb_type != 0);
+        self.bin(mb_type_context(n), mb_type != 0);
         if mb_type == 0 {
             return;
         }
@@ -232,8 +202,7 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
     }
 
     fn transform_size_8x8_flag(&mut self, n: &Neighbours, flag: bool) {
-        let set = |mb: &Option<MbInfo>| usize::from(mb.is_some_and(|mb| mb.transform_8x8()));
-        self.bin(ctx::TRANSFORM_SIZE_8X8_FLAG + set(&n.a) + set(&n.b), flag);
+        self.bin(transform_size_context(n), flag);
     }
 
     fn rem_intra_pred_mode(&mut self, rem: Option<u8>) {
@@ -246,10 +215,7 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
     }
 
     fn intra_chroma_pred_mode(&mut self, n: &Neighbours, mode: u8) {
-        let other = |mb: &Option<MbInfo>| {
-            usize::from(mb.is_some_and(|mb| mb.kind != MbKind::Pcm && mb.chroma_mode != 0))
-        };
-        self.bin(ctx::INTRA_CHROMA_PRED_MODE + other(&n.a) + other(&n.b), mode > 0);
+        self.bin(chroma_mode_context(n), mode > 0);
         for step in 1..3 {
             if mode >= step {
                 self.bin(ctx::INTRA_CHROMA_PRED_MODE + 3, mode > step);
@@ -258,24 +224,13 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
     }
 
     fn coded_block_pattern(&mut self, n: &Neighbours, cbp: u8, chroma: bool) {
-        let above = n.b.map_or(0x0f, |mb| mb.cbp);
         for block in 0..4 {
-            let left_coded = match block {
-                0 | 2 => n.a.is_none() || n.left_cbp[block / 2],
-                _ => cbp >> (block - 1) & 1 != 0,
-            };
-            let above_coded =
-                if block < 2 { above >> (block + 2) & 1 != 0 } else { cbp >> (block - 2) & 1 != 0 };
-            let increment = usize::from(!left_coded) + 2 * usize::from(!above_coded);
-            self.bin(ctx::CBP_LUMA + increment, cbp >> block & 1 != 0);
+            self.bin(cbp_luma_context(n, cbp, block), cbp >> block & 1 != 0);
         }
         if chroma {
-            let at_least =
-                |mb: &Option<MbInfo>, value: u8| usize::from(mb.is_some_and(|mb| mb.cbp >> 4 >= value));
-            let value = cbp >> 4;
-            self.bin(ctx::CBP_CHROMA + at_least(&n.a, 1) + 2 * at_least(&n.b, 1), value > 0);
-            if value > 0 {
-                self.bin(ctx::CBP_CHROMA + 4 + at_least(&n.a, 2) + 2 * at_least(&n.b, 2), value == 2);
+            self.bin(cbp_chroma_context(n, 1), cbp >> 4 > 0);
+            if cbp >> 4 > 0 {
+                self.bin(cbp_chroma_context(n, 2), cbp >> 4 == 2);
             }
         }
     }
@@ -295,13 +250,9 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
         self.last_qp_delta = false;
     }
 
-    fn pcm_samples(&mut self, bytes: &[u8]) {
-        self.out.raw(bytes);
-    }
-
     fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]) {
         let total = scan.iter().filter(|&&at| levels[usize::from(at)] != 0).count();
-        self.coded_block_flag(place, n, total > 0);
+        self.bin(coded_block_flag_context(place, n), total > 0);
         let c = place.component;
         if total > 0 {
             let by_position = |k: usize| (k, k);
@@ -332,7 +283,7 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
     ) {
         let total = levels.iter().filter(|&&level| level != 0).count();
         if flag_coded {
-            self.coded_block_flag(place, n, total > 0);
+            self.bin(coded_block_flag_context(place, n), total > 0);
         }
         if total > 0 || !flag_coded {
             let increments = |k: usize| (usize::from(SIGNIFICANT_8X8[0][k]), usize::from(LAST_8X8[k]));
@@ -343,18 +294,12 @@ impl<W: BinWriter + RawBytes> SyntaxWriter for CabacWriter<W> {
             cache[cache_at(place.x + part % 2, place.y + part / 2)] = total as u8;
         }
     }
-
-    fn end_of_slice(&mut self, end: bool) {
-        self.out.terminate(end);
-    }
 }
 
 /// What CAVLC sends its bits to.
 pub trait BitSink {
     fn put(&mut self, value: u32, count: u32);
     fn put_ue(&mut self, value: u32);
-    /// Zero bits to the byte boundary, then whole bytes.
-    fn put_bytes(&mut self, bytes: &[u8]);
 }
 
 impl BitSink for BitWriter {
@@ -365,11 +310,6 @@ impl BitSink for BitWriter {
 
     fn put_ue(&mut self, value: u32) {
         self.ue(value);
-    }
-
-    fn put_bytes(&mut self, bytes: &[u8]) {
-        self.align_zero();
-        self.extend(bytes);
     }
 }
 
@@ -386,10 +326,6 @@ impl BitSink for LengthCounter {
     #[inline]
     fn put_ue(&mut self, value: u32) {
         self.0 += u64::from(2 * (32 - (value + 1).leading_zeros()) - 1);
-    }
-
-    fn put_bytes(&mut self, bytes: &[u8]) {
-        self.0 += 8 * bytes.len() as u64 + 4;
     }
 }
 
@@ -412,6 +348,14 @@ impl StreamWriter for CavlcWriter<BitWriter> {
     fn counter(&self) -> Self::Counter {
         CavlcWriter::default()
     }
+
+    /// Zero bits to the byte boundary, then the bytes.
+    fn pcm_samples(&mut self, bytes: &[u8]) {
+        self.out.align_zero();
+        self.out.extend(bytes);
+    }
+
+    fn end_of_slice(&mut self, _: bool) {}
 
     fn finish(self, _header: BitWriter) -> Vec<u8> {
         let mut out = self.out;
@@ -556,10 +500,6 @@ impl<W: BitSink> SyntaxWriter for CavlcWriter<W> {
 
     fn no_qp_delta(&mut self) {}
 
-    fn pcm_samples(&mut self, bytes: &[u8]) {
-        self.out.put_bytes(bytes);
-    }
-
     fn residual_block(&mut self, place: BlockPlace, n: &mut Neighbours, scan: &[u8], levels: &[i32]) {
         if place.kind == BlockKind::ChromaDc {
             self.block(if scan.len() == 4 { 4 } else { 5 }, scan, levels);
@@ -587,6 +527,4 @@ impl<W: BitSink> SyntaxWriter for CavlcWriter<W> {
             self.residual_block(place, n, &scan_part, levels);
         }
     }
-
-    fn end_of_slice(&mut self, _: bool) {}
 }

@@ -3,17 +3,15 @@
 //! Reads them and derives what the rest of the decoder asks for; the encoder
 //! writes its own few fields in `encoder/headers.rs`.
 
-use crate::bitstream_error::invalid;
 use crate::quant::{ScalingLists, read_lists};
-use trinity_bits::BitstreamError;
 use trinity_bits::vui::Start;
-use trinity_bits::{BitReader, Chroma, Presentation};
+use trinity_bits::{BitReader, BitstreamError, Chroma, Presentation, invalid};
 
 /// Macroblocks of the largest frame any level allows (MaxFS of level 6.2).
 const MAX_FRAME_MBS: u32 = 139_264;
 
 /// seq_parameter_set_data().
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sps {
     pub id: u32,
     pub profile_idc: u32,
@@ -50,7 +48,7 @@ pub struct Sps {
 }
 
 /// How picture order count is coded (clause 8.2.1).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PocType {
     /// Type 0: its low bits in each slice header.
     Lsb { log2_max: u32 },
@@ -62,6 +60,7 @@ pub enum PocType {
         offsets_for_ref_frame: Vec<i32>,
     },
     /// Type 2: output order is decoding order.
+    #[default]
     DecodingOrder,
 }
 
@@ -80,26 +79,9 @@ impl Sps {
             profile_idc,
             constraint_flags,
             level_idc,
-            chroma: Chroma::C420,
-            separate_colour_plane: false,
             bit_depth_luma: 8,
             bit_depth_chroma: 8,
-            qpprime_y_zero_transform_bypass: false,
-            scaling: None,
-            log2_max_frame_num: 0,
-            poc: PocType::DecodingOrder,
-            max_num_ref_frames: 0,
-            gaps_in_frame_num_allowed: false,
-            width_mbs: 0,
-            height_map_units: 0,
-            frame_mbs_only: true,
-            mb_adaptive_frame_field: false,
-            direct_8x8_inference: false,
-            crop: [0; 4],
-            max_num_reorder_frames: None,
-            max_dec_frame_buffering: None,
-            matrix_coefficients: None,
-            shown: Presentation::default(),
+            ..Self::default()
         };
         if matches!(profile_idc, 100 | 110 | 122 | 244 | 44 | 83 | 86 | 118 | 128 | 138 | 139 | 134 | 135) {
             sps.read_chroma_and_depth(r)?;
@@ -144,14 +126,7 @@ impl Sps {
             r.flag()?; // fixed_frame_rate_flag
         }
         self.shown = start.presentation(frame_rate);
-        let nal_hrd = r.flag()?;
-        if nal_hrd {
-            skip_hrd(r)?;
-        }
-        let vcl_hrd = r.flag()?;
-        if vcl_hrd {
-            skip_hrd(r)?;
-        }
+        let (nal_hrd, vcl_hrd) = (skip_hrd(r)?, skip_hrd(r)?);
         if nal_hrd || vcl_hrd {
             r.flag()?; // low_delay_hrd_flag
         }
@@ -300,7 +275,11 @@ fn read_poc_type(r: &mut BitReader) -> Result<PocType, BitstreamError> {
     }
 }
 
-fn skip_hrd(r: &mut BitReader) -> Result<(), BitstreamError> {
+/// Whether there are hrd_parameters(), which are read over.
+fn skip_hrd(r: &mut BitReader) -> Result<bool, BitstreamError> {
+    if !r.flag()? {
+        return Ok(false);
+    }
     let count = r.ue()?;
     if count > 31 {
         return invalid(format!("cpb_cnt_minus1 {count} is above 31"));
@@ -312,11 +291,11 @@ fn skip_hrd(r: &mut BitReader) -> Result<(), BitstreamError> {
         r.flag()?;
     }
     r.bits(20)?;
-    Ok(())
+    Ok(true)
 }
 
 /// pic_parameter_set_rbsp().
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pps {
     pub id: u32,
     pub sps_id: u32,
@@ -354,35 +333,27 @@ impl Pps {
     /// Reads the RBSP after the NAL unit header, with the set it refers to.
     pub(crate) fn read(r: &mut BitReader, sps: &Sps) -> Result<Self, BitstreamError> {
         let (id, sps_id) = Self::read_ids(r)?;
-        let entropy_coding_mode_cabac = r.flag()?;
-        let bottom_field_pic_order_in_frame_present = r.flag()?;
-        let slice_groups = r.ue()?.saturating_add(1);
-        if slice_groups > 1 {
-            return Err(BitstreamError::Unsupported("flexible macroblock ordering (several slice groups)"));
-        }
-        let num_ref_idx_default = [r.ue()?.saturating_add(1), r.ue()?.saturating_add(1)];
-        let weighted_pred = r.flag()?;
-        let weighted_bipred_idc = r.bits(2)?;
-        let pic_init_qp = r.se()?.saturating_add(26);
-        r.se()?; // pic_init_qs_minus26
-        let offset = r.se()?;
         let mut pps = Self {
             id,
             sps_id,
-            entropy_coding_mode_cabac,
-            bottom_field_pic_order_in_frame_present,
-            slice_groups,
-            num_ref_idx_default,
-            weighted_pred,
-            weighted_bipred_idc,
-            pic_init_qp,
-            chroma_qp_index_offset: [offset; 2],
-            deblocking_filter_control_present: r.flag()?,
-            constrained_intra_pred: r.flag()?,
-            redundant_pic_cnt_present: r.flag()?,
-            transform_8x8_mode: false,
+            entropy_coding_mode_cabac: r.flag()?,
+            bottom_field_pic_order_in_frame_present: r.flag()?,
+            slice_groups: r.ue()?.saturating_add(1),
             scaling: sps.scaling.clone(),
+            ..Self::default()
         };
+        if pps.slice_groups > 1 {
+            return Err(BitstreamError::Unsupported("flexible macroblock ordering (several slice groups)"));
+        }
+        pps.num_ref_idx_default = [r.ue()?.saturating_add(1), r.ue()?.saturating_add(1)];
+        pps.weighted_pred = r.flag()?;
+        pps.weighted_bipred_idc = r.bits(2)?;
+        pps.pic_init_qp = r.se()?.saturating_add(26);
+        r.se()?; // pic_init_qs_minus26
+        pps.chroma_qp_index_offset = [r.se()?; 2];
+        pps.deblocking_filter_control_present = r.flag()?;
+        pps.constrained_intra_pred = r.flag()?;
+        pps.redundant_pic_cnt_present = r.flag()?;
         if r.more_rbsp_data() {
             pps.transform_8x8_mode = r.flag()?;
             if r.flag()? {

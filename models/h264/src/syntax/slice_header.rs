@@ -1,12 +1,10 @@
 //! slice_header() of I slices (clause 7.3.3), and where a new picture begins.
 
-use crate::bitstream_error::invalid;
 use crate::syntax::parameter_sets::{PocType, Pps, Sps};
-use trinity_bits::BitReader;
-use trinity_bits::BitstreamError;
+use trinity_bits::{BitReader, BitstreamError, invalid};
 
 /// What nal_unit() says before the slice header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NalHeader {
     pub ref_idc: u32,
     pub unit_type: u32,
@@ -24,8 +22,9 @@ impl NalHeader {
 }
 
 /// Frame, or which field of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Structure {
+    #[default]
     Frame,
     TopField,
     BottomField,
@@ -42,7 +41,7 @@ pub enum Deblocking {
 }
 
 /// The header of an I slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SliceHeader {
     pub nal: NalHeader,
     /// first_mb_in_slice: a macroblock, or with MBAFF a pair.
@@ -111,14 +110,7 @@ impl SliceHeader {
             frame_num,
             structure,
             idr_pic_id: if nal.is_idr() { r.ue()? } else { 0 },
-            pic_order_cnt_lsb: 0,
-            delta_pic_order_cnt_bottom: 0,
-            delta_pic_order_cnt: [0; 2],
-            redundant_pic_cnt: 0,
-            resets_memory: false,
-            qp: 0,
-            deblocking: Deblocking::On,
-            filter_offset: [0; 2],
+            ..Self::default()
         };
         header.read_order(r, sps, pps)?;
         if pps.redundant_pic_cnt_present {

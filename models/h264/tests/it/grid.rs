@@ -2,7 +2,7 @@
 //! decoder and ffmpeg (where it is installed) make of the stream.
 
 use crate::content::Content;
-use std::process::Command;
+use crate::decoders::{assert_lossless, outside, raw};
 use trinity_bits::{Chroma, Frame};
 use trinity_h264::{Coded, Entropy, Params, Preset, Rate, decode, encode};
 
@@ -16,51 +16,30 @@ pub struct Case {
     pub params: Params,
 }
 
-pub fn ffmpeg_is_there() -> bool {
-    let there = Command::new("ffmpeg").arg("-version").output().is_ok_and(|out| out.status.success());
-    if !there {
-        eprintln!("ffmpeg is not installed: streams are held against our decoder alone");
-    }
-    there
-}
-
 /// What ffmpeg decodes, luma alone for 4:0:0, which it shows as 4:2:0.
-fn ffmpeg(coded: &Coded, folder: &std::path::Path) -> Vec<u8> {
-    let file = folder.join("stream.264");
-    std::fs::write(&file, &coded.stream).unwrap();
-    let out = Command::new("ffmpeg")
-        .args(["-v", "error", "-threads", "1", "-f", "h264", "-i"])
-        .arg(&file)
-        .args(["-fps_mode", "passthrough", "-f", "rawvideo", "-"])
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+fn ffmpeg(coded: &Coded, case: &str) -> Option<Vec<u8>> {
+    let arguments = ["-v", "error", "-threads", "1", "-f", "h264", "-i", "in", "-fps_mode", "passthrough"];
+    let arguments = [&arguments[..], &["-f", "rawvideo", "out.yuv"]].concat();
+    let shown = outside("ffmpeg", &arguments, &coded.stream, case)?;
     let first = &coded.recon[0];
     if first.chroma != Chroma::C400 {
-        return out.stdout;
+        return Some(shown);
     }
     let luma = first.samples() * if first.depth > 8 { 2 } else { 1 };
-    let shown = out.stdout.len() / coded.recon.len();
-    out.stdout.chunks(shown).flat_map(|frame| frame[..luma].to_vec()).collect()
+    Some(shown.chunks(shown.len() / coded.recon.len()).flat_map(|frame| frame[..luma].to_vec()).collect())
 }
 
-pub fn check(case: &Case, with_ffmpeg: bool, folder: &std::path::Path) {
-    let frame = case.content.frame(case.size.0, case.size.1, case.chroma, case.depth);
-    let coded = encode(std::slice::from_ref(&frame), &case.params).unwrap();
+pub fn check(case: &Case) {
+    let frames = [case.content.frame(case.size.0, case.size.1, case.chroma, case.depth)];
+    let coded = encode(&frames, &case.params).unwrap();
     assert_eq!(decode(&coded.stream).unwrap(), coded.recon, "our decoder: {case:?}");
     if case.params.rate == Rate::Lossless {
-        for (own, other) in frame.planes.iter().zip(&coded.recon[0].planes) {
-            for y in 0..own.height {
-                assert_eq!(own.row(y), &other.row(y)[..own.width], "lossless: {case:?}");
-            }
-        }
+        assert_lossless(&frames, &coded.recon, &format!("{case:?}"));
     }
     // ffmpeg has no pixel format for these.
     let foreign = matches!(case.depth, 11 | 13) || case.chroma == Chroma::C400 && case.depth > 10;
-    if with_ffmpeg && !foreign {
-        let mut raw = Vec::new();
-        coded.recon.iter().for_each(|frame: &Frame| frame.write_raw(&mut raw));
-        assert!(ffmpeg(&coded, folder) == raw, "ffmpeg: {case:?}");
+    if !foreign && let Some(shown) = ffmpeg(&coded, &format!("{case:?}")) {
+        assert!(shown == raw(&coded.recon), "ffmpeg: {case:?}");
     }
 }
 
@@ -82,7 +61,7 @@ pub fn cases() -> Vec<Case> {
     for (i, content) in Content::ALL.into_iter().enumerate() {
         for (j, size) in sizes.into_iter().enumerate() {
             for (k, (chroma, depth)) in formats.into_iter().enumerate() {
-                let at = i * 48 + j * 8 + k;
+                let at = (i * sizes.len() + j) * formats.len() + k;
                 let lowest = -6 * (depth as i32 - 8);
                 let rate = match at % 7 {
                     0 => Rate::Lossless,
@@ -112,22 +91,18 @@ pub fn cases() -> Vec<Case> {
 fn reconstruction_equals_every_decoder_over_the_grid() {
     let cases = cases();
     assert!(cases.len() >= 200, "{} cases", cases.len());
-    let with_ffmpeg = ffmpeg_is_there();
-    let folder = tempfile::tempdir().unwrap();
     let all = std::env::var_os("TRINITY_TEST_ALL").is_some();
     // Half of them, out of step with every period in which settings come round.
     for (_, case) in cases.iter().enumerate().filter(|(at, _)| all || at * 37 % 101 < 50) {
-        check(case, with_ffmpeg, folder.path());
+        check(case);
     }
 }
 
 #[test]
 fn a_large_frame_equals_every_decoder() {
-    let with_ffmpeg = ffmpeg_is_there();
-    let folder = tempfile::tempdir().unwrap();
     let params = Params { rate: Rate::Qp(28.0), preset: Preset::Fast, threads: 1, ..Params::default() };
     let case = Case { content: Content::Natural, size: (1000, 700), chroma: Chroma::C400, depth: 8, params };
-    check(&case, with_ffmpeg, folder.path());
+    check(&case);
 }
 
 #[test]
@@ -156,13 +131,7 @@ fn rate_targets_are_met_between_whole_qps() {
     }
     let params = Params { rate: Rate::Mse(3.0), preset: Preset::Fast, threads: 1, ..Params::default() };
     let coded = encode(std::slice::from_ref(&frame), &params).unwrap();
-    let error: f64 = frame.planes[0]
-        .samples
-        .iter()
-        .zip(&coded.recon[0].planes[0].samples)
-        .map(|(&a, &b)| f64::from(a.abs_diff(b)).powi(2))
-        .sum::<f64>()
-        / frame.samples() as f64;
+    let error = trinity_bits::mean_squared_error(std::slice::from_ref(&frame), &coded.recon);
     assert!((error / 3.0 - 1.0).abs() < 0.02, "mean squared error {error}, asked for 3");
 }
 

@@ -1,5 +1,6 @@
 //! The encoder against OpenH264, in the format that takes: 8 bit, 4:2:0.
 
+use crate::decoders::raw;
 use crate::grid::{Case, cases};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,8 +36,6 @@ fn the_first_frame_equals_openh264() {
         std::fs::write(&file, &coded.stream).unwrap();
         let output = Command::new(&openh264).arg(&file).output().unwrap();
         assert!(output.status.success(), "{case:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let mut raw = Vec::new();
-        coded.recon[0].write_raw(&mut raw);
-        assert!(output.stdout == raw, "OpenH264 differs: {case:?}");
+        assert!(output.stdout == raw(&coded.recon), "OpenH264 differs: {case:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Where CTBs lie: tiles, and the order they are coded in (H.265 clause 6.5.1).
 
 use crate::syntax::{BitstreamError, Pps, Sps};
+use trinity_bits::invalid;
 
 /// The CTB grid of a picture.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Layout {
 /// colBd or rowBd without its leading zero.
 fn boundaries(ctbs: u32, tiles: u32, sizes: Option<&[u32]>) -> Result<Vec<u32>, BitstreamError> {
     if tiles > ctbs {
-        return Err(BitstreamError::Invalid(format!("{tiles} tiles side by side in {ctbs} CTBs")));
+        return invalid(format!("{tiles} tiles side by side in {ctbs} CTBs"));
     }
     let Some(sizes) = sizes else {
         return Ok((1..=tiles).map(|i| i * ctbs / tiles).collect());
@@ -79,9 +80,7 @@ fn boundaries(ctbs: u32, tiles: u32, sizes: Option<&[u32]>) -> Result<Vec<u32>, 
         ends.push(end);
     }
     if end >= ctbs {
-        return Err(BitstreamError::Invalid(format!(
-            "the tiles take {end} of {ctbs} CTBs and leave none for the last"
-        )));
+        return invalid(format!("the tiles take {end} of {ctbs} CTBs and leave none for the last"));
     }
     ends.push(ctbs);
     Ok(ends)

@@ -8,7 +8,6 @@ use crate::syntax::DpbLimits;
 
 #[derive(Debug)]
 struct Waiting {
-    poc: i32,
     /// Pictures decoded since this one.
     latency: u32,
     picture: Decoded,
@@ -23,11 +22,9 @@ pub(super) struct OutputQueue {
 
 impl OutputQueue {
     /// Takes in a decoded picture and releases what must not wait longer.
-    pub fn push(&mut self, poc: i32, picture: Decoded, limits: DpbLimits) {
-        for waiting in &mut self.waiting {
-            waiting.latency += 1;
-        }
-        self.waiting.push(Waiting { poc, latency: 0, picture });
+    pub fn push(&mut self, picture: Decoded, limits: DpbLimits) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.latency += 1);
+        self.waiting.push(Waiting { latency: 0, picture });
         while self.must_release(limits) {
             self.release_first();
         }
@@ -47,7 +44,7 @@ impl OutputQueue {
     }
 
     fn release_first(&mut self) {
-        let first = (0..self.waiting.len()).min_by_key(|&at| self.waiting[at].poc);
+        let first = (0..self.waiting.len()).min_by_key(|&at| self.waiting[at].picture.poc);
         if let Some(first) = first {
             self.ready.push_back(self.waiting.remove(first).picture);
         }

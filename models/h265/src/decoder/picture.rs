@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use trinity_bits::{Chroma, Frame, Plane};
+use trinity_bits::{Frame, Plane};
 
 use super::layout::Layout;
 use crate::deblock::{self, Edges, Offsets};
 use crate::entropy::contexts::Contexts;
 use crate::sao::{self, Area, Reachable, Sao};
-use crate::syntax::{Pps, SliceHeader, Sps};
+use crate::syntax::{Pps, SliceHeader, Sps, Window};
 
 /// Marks a CTB no slice has reached yet.
 pub(super) const NOT_DECODED: u32 = u32::MAX;
@@ -94,7 +94,10 @@ impl Picture {
     pub fn slice_index(&mut self, header: &SliceHeader) -> u32 {
         if !header.dependent || self.slices.is_empty() {
             self.slices.push(SliceFilter {
-                offsets: Offsets { beta_div2: header.beta_offset_div2, tc_div2: header.tc_offset_div2 },
+                offsets: Offsets {
+                    beta_div2: header.deblocking.beta_offset_div2,
+                    tc_div2: header.deblocking.tc_offset_div2,
+                },
                 across: header.loop_filter_across_slices,
             });
         }
@@ -184,17 +187,16 @@ impl Picture {
 
     /// The picture inside its conformance window.
     pub fn into_frame(self) -> Frame {
-        let window = self.sps.conformance_window;
-        let chroma = self.sps.chroma;
-        let (sx, sy) = chroma.shift();
-        let (sub_width, sub_height) =
-            if chroma == Chroma::C400 { (1, 1) } else { (1usize << sx, 1usize << sy) };
+        let (window, chroma) = (self.sps.conformance_window, self.sps.chroma);
         let planes = self.planes.into_iter().enumerate().map(|(c, plane)| {
+            if window == Window::default() {
+                return plane;
+            }
             // The window counts in chroma samples; luma has SubWidthC times as many.
-            let (mx, my) = if c == 0 { (sub_width, sub_height) } else { (1, 1) };
-            let (left, right) = (window.left as usize * mx, window.right as usize * mx);
-            let (top, bottom) = (window.top as usize * my, window.bottom as usize * my);
-            crop(plane, left, right, top, bottom)
+            let (sx, sy) = if c == 0 { chroma.shift() } else { (0, 0) };
+            let [left, right] = [window.left, window.right].map(|side| (side as usize) << sx);
+            let [top, bottom] = [window.top, window.bottom].map(|side| (side as usize) << sy);
+            plane.crop((left, top), (plane.width - left - right, plane.height - top - bottom))
         });
         Frame {
             chroma,
@@ -203,16 +205,4 @@ impl Picture {
             planes: planes.collect(),
         }
     }
-}
-
-fn crop(plane: Plane, left: usize, right: usize, top: usize, bottom: usize) -> Plane {
-    if left + right + top + bottom == 0 {
-        return plane;
-    }
-    let (width, height) = (plane.width - left - right, plane.height - top - bottom);
-    let mut samples = Vec::with_capacity(width * height);
-    for y in top..top + height {
-        samples.extend_from_slice(&plane.row(y)[left..left + width]);
-    }
-    Plane { width, height, samples }
 }

@@ -1,13 +1,13 @@
 //! From modes and coefficients to samples, one transform block at a time, and
 //! the QP each block is scaled with (H.265 clauses 8.4.4.1, 8.6.1 and 8.6.2).
 
-use trinity_bits::Chroma;
+use trinity_bits::{Chroma, invalid};
 
 use super::residual::{self, Block, Residual, Scaling};
 use super::slice::{Share, SliceDecoder};
 use super::tree::CodingUnit;
 use crate::deblock::chroma_qp;
-use crate::entropy::scan::Scan;
+use crate::entropy::scan::{Scan, z_order};
 use crate::intra::{self, Available, Smoothing};
 use crate::quant::Quantizer;
 use crate::syntax::BitstreamError;
@@ -81,7 +81,7 @@ impl SliceDecoder<'_> {
                 magnitude += 1 << bits;
                 bits += 1;
                 if bits > 7 {
-                    return Err(BitstreamError::invalid("cu_qp_delta_abs is larger than any QP"));
+                    return invalid("cu_qp_delta_abs is larger than any QP");
                 }
             }
             magnitude += self.engine.bypass_bits(bits) as i32;
@@ -89,7 +89,7 @@ impl SliceDecoder<'_> {
         let value = if magnitude > 0 && self.engine.bypass() { -magnitude } else { magnitude };
         let half_range = 26 + 3 * (self.sps.bit_depth as i32 - 8);
         if !(-half_range..half_range).contains(&value) {
-            return Err(BitstreamError::Invalid(format!("CuQpDeltaVal is {value}, outside ±{half_range}")));
+            return invalid(format!("CuQpDeltaVal is {value}, outside ±{half_range}"));
         }
         Ok(value)
     }
@@ -193,15 +193,15 @@ impl SliceDecoder<'_> {
             scaling,
             &mut self.scratch.block,
         );
-        let Some(parsed) = parsed else {
-            return Err(BitstreamError::invalid("a coefficient is longer than any valid code"));
+        let Some(transform_skip) = parsed else {
+            return invalid("a coefficient is longer than any valid code");
         };
         let residual = &mut self.scratch.block[..1 << (2 * log2)];
-        if cu.transquant_bypass || parsed.transform_skip {
+        if cu.transquant_bypass || transform_skip {
             if self.sps.range.transform_skip_rotation_enabled && log2 == 2 {
                 transform::rotate(residual, log2);
             }
-            if parsed.transform_skip {
+            if transform_skip {
                 transform::inverse_skip(residual, log2, precision);
             }
             if let Some(direction) = rdpcm {
@@ -275,10 +275,4 @@ impl SliceDecoder<'_> {
             above_right: if above_right { room_right >> sx } else { 0 },
         }
     }
-}
-
-/// Decoding order of the 4×4 blocks of a CTB, by luma position inside it.
-fn z_order(x: usize, y: usize) -> u32 {
-    const SPREAD: [u8; 16] = [0, 1, 4, 5, 16, 17, 20, 21, 64, 65, 68, 69, 80, 81, 84, 85];
-    u32::from(SPREAD[(x >> 2) & 15]) | (u32::from(SPREAD[(y >> 2) & 15]) << 1)
 }

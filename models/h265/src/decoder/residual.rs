@@ -7,6 +7,7 @@
 use trinity_bits::cabac::{Context, Decoder};
 
 use crate::entropy::contexts::Contexts;
+use crate::entropy::residual::{adapt_stat, next_rice};
 use crate::entropy::scan::{
     SIG_CTX, SIG_CTX_OF_4X4, Scan, last_prefix_ctx, sig_ctx_dc, sig_ctx_offset, sig_ctx_single,
 };
@@ -47,15 +48,6 @@ pub(super) struct Block {
     pub log2_range: u32,
 }
 
-/// What a parsed block turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Parsed {
-    pub transform_skip: bool,
-    /// Right-most column and lowest row that hold a coefficient.
-    pub last_column: u32,
-    pub last_row: u32,
-}
-
 /// How levels become coefficients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scaling<'a> {
@@ -66,7 +58,7 @@ pub(super) struct Scaling<'a> {
 }
 
 /// Parses one block into `coefficients`, row by row; what is not coded is not
-/// touched and must be zero. `None` where a code makes no sense.
+/// touched and must be zero. Returns transform_skip_flag; `None` where a code makes no sense.
 pub(super) fn parse(
     engine: &mut Decoder<'_>,
     contexts: &mut Contexts,
@@ -75,7 +67,7 @@ pub(super) fn parse(
     block: &Block,
     scaling: Scaling<'_>,
     coefficients: &mut [i32; 1024],
-) -> Option<Parsed> {
+) -> Option<bool> {
     let mut e = engine.clone();
     let parsed = parse_with(&mut e, contexts, stat_coeff, tools, block, scaling, coefficients);
     *engine = e;
@@ -91,7 +83,7 @@ fn parse_with(
     block: &Block,
     scaling: Scaling<'_>,
     coefficients: &mut [i32; 1024],
-) -> Option<Parsed> {
+) -> Option<bool> {
     let Block { log2, c_idx, scan, transquant_bypass, straight, log2_range } = *block;
     let chroma = usize::from(c_idx > 0);
     let transform_skip = !transquant_bypass
@@ -117,7 +109,6 @@ fn parse_with(
 
     let mut coded_rows = [0u16; 9];
     let mut greater1_ctx = 1;
-    let mut parsed = Parsed { transform_skip, last_column: 0, last_row: 0 };
     for i in (0..=last_block).rev() {
         let (xs, ys) = sub_blocks[i];
         let (xs, ys) = (usize::from(xs), usize::from(ys));
@@ -217,11 +208,9 @@ fn parse_with(
             let remaining = abs_level_remaining(e, rice, tools.extended_precision, log2_range)?;
             let level = levels[k] + remaining;
             levels[k] = level;
-            if level > 3 << rice {
-                rice = if tools.persistent_rice_adaptation { rice + 1 } else { (rice + 1).min(4) };
-            }
+            rice = next_rice(rice, level, tools.persistent_rice_adaptation);
             if first_remaining && tools.persistent_rice_adaptation {
-                adapt(&mut stat_coeff[rice_class], remaining);
+                adapt_stat(&mut stat_coeff[rice_class], remaining);
             }
             first_remaining = false;
         }
@@ -246,10 +235,8 @@ fn parse_with(
                 Some(quantizer) => quantizer.scale(level, list.map_or(FLAT, |list| i32::from(list[at]))),
             };
         }
-        parsed.last_column = parsed.last_column.max(xs as u32 * 4 + 3);
-        parsed.last_row = parsed.last_row.max(ys as u32 * 4 + 3);
     }
-    Some(parsed)
+    Some(transform_skip)
 }
 
 /// Under a single context every position has the same one.
@@ -343,17 +330,6 @@ fn long_level_remaining(
     let base = ((1u64 << (ones - 3)) + 2) << rice;
     // Anything beyond the coefficient range is clipped to it later.
     Some((base + u64::from(e.bypass_bits(suffix))).min(1 << 28) as u32)
-}
-
-/// Moves StatCoeff after the first remaining level of a sub-block (clause 9.3.3.11).
-#[inline(always)]
-fn adapt(stat: &mut u8, remaining: u32) {
-    let scale = u32::from(*stat) / 4;
-    if remaining >= 3 << scale {
-        *stat += 1;
-    } else if 2 * remaining < 1 << scale && *stat > 0 {
-        *stat -= 1;
-    }
 }
 
 #[cfg(test)]

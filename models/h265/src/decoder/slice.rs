@@ -2,6 +2,7 @@
 //! tiles, wavefronts, dependent segments and SAO parameters.
 
 use trinity_bits::cabac::Decoder as Engine;
+use trinity_bits::invalid;
 
 use super::picture::{Entropy, NOT_DECODED, Picture};
 use super::residual::Tools;
@@ -173,14 +174,14 @@ impl<'a> SliceDecoder<'a> {
         self.start_segment(address, slice)?;
         loop {
             if self.picture.slice_of[address] != NOT_DECODED {
-                return Err(BitstreamError::Invalid(format!("CTB {address} is coded twice")));
+                return invalid(format!("CTB {address} is coded twice"));
             }
             self.picture.slice_of[address] = slice;
             self.picture.decoded_ctbs += 1;
             self.enter_ctb(address);
             self.coding_tree_unit(address)?;
             if self.engine.overrun() {
-                return Err(BitstreamError::invalid("the slice data ends before its last CTU"));
+                return invalid("the slice data ends before its last CTU");
             }
             if self.pps.entropy_coding_sync_enabled && self.is_second_in_row(address) {
                 self.picture.row_above = Some(self.entropy());
@@ -192,24 +193,24 @@ impl<'a> SliceDecoder<'a> {
                 break;
             }
             let Some(&next) = layout.ts_to_rs.get(ts) else {
-                return Err(BitstreamError::invalid("the slice goes on past the last CTU"));
+                return invalid("the slice goes on past the last CTU");
             };
             let crosses_tile = layout.tile[next as usize] != layout.tile[address];
             address = next as usize;
             let starts_row = self.pps.entropy_coding_sync_enabled && layout.starts_row[address];
             if crosses_tile || starts_row {
                 if !self.engine.terminate() {
-                    return Err(BitstreamError::invalid("end_of_subset_one_bit is 0"));
+                    return invalid("end_of_subset_one_bit is 0");
                 }
                 self.engine.restart(self.engine.byte_position());
                 self.start_substream(address, crosses_tile, slice);
             }
         }
         if self.engine.overrun() {
-            return Err(BitstreamError::invalid("the slice data ends before its last CTU"));
+            return invalid("the slice data ends before its last CTU");
         }
         self.picture.segment_end = Some((self.entropy(), self.qp.luma));
-        self.picture.deblocking |= !self.header.deblocking_disabled;
+        self.picture.deblocking |= !self.header.deblocking.disabled;
         Ok(())
     }
 
@@ -229,7 +230,7 @@ impl<'a> SliceDecoder<'a> {
         let starts_row = self.pps.entropy_coding_sync_enabled && layout.starts_row[address];
         if self.header.dependent {
             let Some((entropy, qp)) = self.picture.segment_end.clone() else {
-                return Err(BitstreamError::invalid("a dependent slice segment follows none"));
+                return invalid("a dependent slice segment follows none");
             };
             if !starts_tile && !starts_row {
                 self.restore(entropy);
@@ -363,7 +364,7 @@ impl<'a> SliceDecoder<'a> {
         }
         let class = match cb {
             Sao::Edge { class, .. } if c == 2 => class,
-            _ => EdgeClass::from_index(self.engine.bypass_bits(2)),
+            _ => EdgeClass::ALL[self.engine.bypass_bits(2) as usize & 3],
         };
         let [a, b, c, d] = offsets.map(|o| (o << scale) as i16);
         Sao::Edge { class, offsets: [a, b, -c, -d] }

@@ -2,7 +2,7 @@
 //! of intra slices.
 
 use trinity_bits::intra_modes::{most_probable, remaining_mode};
-use trinity_bits::{BitReader, Chroma};
+use trinity_bits::{BitReader, Chroma, invalid};
 
 use super::residual::Residual;
 use super::slice::{Share, SliceDecoder};
@@ -151,7 +151,7 @@ impl SliceDecoder<'_> {
             self.fill_units(cu, |picture, range| picture.edges.keep[range].fill(true));
         }
         if self.engine.overrun() {
-            return Err(BitstreamError::invalid("the slice data ends inside a coding unit"));
+            return invalid("the slice data ends inside a coding unit");
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ impl SliceDecoder<'_> {
 
     /// Flags the left and upper side of a block for deblocking.
     fn mark_edges(&mut self, x: usize, y: usize, log2: u32) {
-        if self.header.deblocking_disabled {
+        if self.header.deblocking.disabled {
             return;
         }
         let (at, units, stride) = (self.unit(x, y), 1usize << (log2 - 2), self.picture.edges.stride);

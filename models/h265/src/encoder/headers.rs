@@ -4,6 +4,7 @@
 //! Fills in the parameter sets, slice headers and picture hashes that
 //! [`crate::syntax`] writes. Chooses no tools itself.
 
+use crate::encoder::tree::LOG2_CTB;
 use crate::entropy::residual::ResidualTools;
 use crate::syntax::{
     DeblockingControl, NalType, Pps, PpsRangeExtension, ProfileTierLevel, SliceHeader, Sps,
@@ -20,10 +21,7 @@ pub struct Sequence {
     pub height: usize,
     pub chroma: Chroma,
     pub depth: u32,
-    pub log2_ctb: u32,
-    pub max_transform_depth: u32,
     pub tools: ResidualTools,
-    pub strong_intra_smoothing: bool,
     pub lossless: bool,
     pub cu_qp_delta: bool,
     pub wavefront: bool,
@@ -71,10 +69,9 @@ impl Sequence {
                 bottom: ((coded.1 - shown.1) >> sy) as u32,
                 ..Window::default()
             },
-            log2_ctb: self.log2_ctb,
-            max_transform_hierarchy_depth_intra: self.max_transform_depth,
+            log2_ctb: LOG2_CTB,
             sao_enabled: self.sao,
-            strong_intra_smoothing_enabled: self.strong_intra_smoothing,
+            strong_intra_smoothing_enabled: true,
             vui: self.vui(),
             range: SpsRangeExtension {
                 transform_skip_context_enabled: self.tools.transform_skip_context,
@@ -95,6 +92,10 @@ impl Sequence {
         said.then(|| Vui { start, timing, ..Vui::default() })
     }
 
+    fn deblocking(&self) -> DeblockingControl {
+        DeblockingControl { disabled: !self.deblock, ..DeblockingControl::default() }
+    }
+
     fn pps(&self) -> Pps {
         let transform_skip = self.tools.log2_max_transform_skip;
         Pps {
@@ -106,7 +107,7 @@ impl Sequence {
             transquant_bypass_enabled: self.lossless,
             entropy_coding_sync_enabled: self.wavefront,
             loop_filter_across_slices: true,
-            deblocking: Some(DeblockingControl { disabled: !self.deblock, ..DeblockingControl::default() }),
+            deblocking: Some(self.deblocking()),
             range: PpsRangeExtension {
                 log2_max_transform_skip_size: transform_skip.max(2),
                 ..PpsRangeExtension::default()
@@ -209,7 +210,7 @@ pub fn write_slice(stream: &mut Vec<u8>, sequence: &Sequence, slice_qp: i32, sub
         first_slice_segment_in_pic: true,
         sao: [sequence.sao; 2],
         qp: slice_qp,
-        deblocking_disabled: !sequence.deblock,
+        deblocking: sequence.deblocking(),
         loop_filter_across_slices: true,
         entry_points: substreams[..substreams.len() - 1].iter().map(|bytes| escaped_length(bytes)).collect(),
         ..SliceHeader::default()

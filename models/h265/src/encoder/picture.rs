@@ -195,11 +195,7 @@ fn shown(planes: &[Plane], sequence: &Sequence) -> Frame {
     let planes = planes
         .iter()
         .enumerate()
-        .map(|(c, plane)| {
-            let (w, h) = sequence.chroma.plane_size(c, width, height);
-            let samples = (0..h).flat_map(|y| plane.row(y)[..w].iter().copied()).collect();
-            Plane { width: w, height: h, samples }
-        })
+        .map(|(c, plane)| plane.crop((0, 0), sequence.chroma.plane_size(c, width, height)))
         .collect();
     Frame { chroma: sequence.chroma, depth: sequence.depth, chroma_depth: sequence.depth, planes }
 }

@@ -11,9 +11,6 @@ use trinity_bits::{Chroma, Plane};
 /// How one CTU is corrected, by component.
 pub type CtuSao = [Sao; 3];
 
-const CLASSES: [EdgeClass; 4] =
-    [EdgeClass::Horizontal, EdgeClass::Vertical, EdgeClass::Falling, EdgeClass::Rising];
-
 /// Number of samples and sum of source − reconstruction, of one category.
 #[derive(Debug, Clone, Copy, Default)]
 struct Statistics {
@@ -22,6 +19,11 @@ struct Statistics {
 }
 
 impl Statistics {
+    fn add(&mut self, source: u16, deblocked: u16) {
+        self.count += 1;
+        self.sum += i64::from(source) - i64::from(deblocked);
+    }
+
     /// The best offset within `low..=high`, and how much squared error it removes.
     fn best(self, low: i64, high: i64) -> (i16, i64) {
         if self.count == 0 {
@@ -52,7 +54,7 @@ pub fn correct(planes: &mut [Plane], source: &[Plane], sequence: &Sequence, lamb
             for components in groups {
                 let mut best = 0.0;
                 let largest = (1i64 << (sequence.depth.min(10) - 5)) - 1;
-                let edges = CLASSES.map(|class| {
+                let edges = EdgeClass::ALL.map(|class| {
                     components
                         .iter()
                         .map(|&c| edge(class, &source[c], &deblocked[c], area(c), &reachable, largest))
@@ -73,15 +75,8 @@ pub fn correct(planes: &mut [Plane], source: &[Plane], sequence: &Sequence, lamb
                     }
                 }
                 for &c in *components {
-                    sao::apply(
-                        ctu[c],
-                        &deblocked[c],
-                        &mut planes[c],
-                        area(c),
-                        &reachable,
-                        sequence.depth,
-                        |_, _| false,
-                    );
+                    let (from, to) = (&deblocked[c], &mut planes[c]);
+                    sao::apply(ctu[c], from, to, area(c), &reachable, sequence.depth, |_, _| false);
                 }
             }
             chosen.push(ctu);
@@ -125,8 +120,7 @@ fn edge(
         for x in 0..area.width {
             if let Some(category) = class.category(deblocked, area, reachable, x, y) {
                 let at = (area.y + y) * deblocked.width + area.x + x;
-                statistics[category].count += 1;
-                statistics[category].sum += i64::from(source.samples[at]) - i64::from(deblocked.samples[at]);
+                statistics[category].add(source.samples[at], deblocked.samples[at]);
             }
         }
     }
@@ -149,9 +143,7 @@ fn band(source: &Plane, deblocked: &Plane, area: Area, depth: u32, largest: i64)
         for x in area.x..area.x + area.width {
             let at = y * deblocked.width + x;
             let sample = deblocked.samples[at];
-            let counts = &mut statistics[usize::from(sample >> (depth - 5)) & 31];
-            counts.count += 1;
-            counts.sum += i64::from(source.samples[at]) - i64::from(sample);
+            statistics[usize::from(sample >> (depth - 5)) & 31].add(source.samples[at], sample);
         }
     }
     let best = statistics.map(|t| t.best(-largest, largest));
@@ -200,18 +192,12 @@ pub fn write<W: BinWriter>(
             }
         }
         match sao {
-            Sao::Off => {}
             Sao::Band { position, .. } => {
-                for offset in offsets.into_iter().filter(|&o| o != 0) {
-                    w.bypass(offset < 0);
-                }
+                offsets.into_iter().filter(|&o| o != 0).for_each(|offset| w.bypass(offset < 0));
                 w.bypass_bits(u32::from(position), 5);
             }
-            Sao::Edge { class, .. } => {
-                if c < 2 {
-                    w.bypass_bits(class as u32, 2);
-                }
-            }
+            Sao::Edge { class, .. } if c < 2 => w.bypass_bits(class as u32, 2),
+            _ => {}
         }
     }
 }

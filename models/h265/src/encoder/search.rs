@@ -26,6 +26,9 @@ use crate::transform::Precision;
 use trinity_bits::cabac::{BitCounter, ONE_BIT};
 use trinity_bits::{Chroma, Plane};
 
+/// The largest coding block tried, by log2: the largest transform's.
+const MAX_CU_LOG2: u32 = 5;
+
 /// One row of CTUs of one component: the last line of the row above, then the
 /// row's own reconstruction.
 #[derive(Debug, Clone)]
@@ -53,7 +56,7 @@ pub struct Search<'a> {
     pub bands: Vec<Band>,
     pub tree: Tree,
     pub learned: Learned,
-    /// Candidates set aside, one tree and sample store per quad-tree depth.
+    /// Candidates set aside, one tree and sample store per quad-tree depth, and the last for luma alone.
     pub(super) spare: Vec<(Tree, [Vec<u16>; 3])>,
     pub around: Surroundings,
     /// Top left luma sample of the CTU.
@@ -100,15 +103,10 @@ impl<'a> Search<'a> {
                 Band { width: plane.width, samples: vec![0; plane.width * ((1 << (LOG2_CTB - sy)) + 1)] }
             })
             .collect();
-        let spare = (3..=LOG2_CTB + 7)
+        let spare = (3..=LOG2_CTB)
             .map(|log2| {
-                let store = [0, 1, 2].map(|c| {
-                    if c < sequence.chroma.planes() {
-                        vec![0; 1 << (2 * log2.min(LOG2_CTB))]
-                    } else {
-                        Vec::new()
-                    }
-                });
+                let planes = sequence.chroma.planes();
+                let store = [0, 1, 2].map(|c| if c < planes { vec![0; 1 << (2 * log2)] } else { Vec::new() });
                 (Tree::new(sequence.chroma), store)
             })
             .collect();
@@ -196,27 +194,16 @@ impl<'a> Search<'a> {
         if log2 == 3 {
             return self.coding_unit(x, y, log2);
         }
-        if log2 > self.effort.max_cu_log2 {
+        if log2 > MAX_CU_LOG2 {
             return self.split_flagged(x, y, log2, Whole::ANY);
         }
         let entry = self.state;
-        let mut counter = BitCounter::default();
         self.tree.units[z_order(x, y)].cu_log2 = log2 as u8;
-        Self::writer(self.sequence, &self.tree, self.origin, &self.around).split_cu_flag(
-            &mut counter,
-            &mut self.state,
-            x,
-            y,
-            log2,
-            false,
-        );
-        let whole_cost = self.coding_unit(x, y, log2) + self.lambda * counter.cost as f64;
+        let flag = self.split_flag(x, y, log2, false);
+        let whole_cost = self.coding_unit(x, y, log2) + self.lambda * flag as f64;
         let even = self.is_even(x, y, log2);
         let beyond = self.is_beyond_precision(log2);
-        if log2 <= self.effort.min_cu_log2
-            || self.is_settled(x, y, log2)
-            || !(beyond || self.split_statistics(x, y, log2, even).tries())
-        {
+        if self.is_settled(x, y, log2) || !(beyond || self.split_statistics(x, y, log2, even).tries()) {
             return whole_cost;
         }
         let whole_state = self.state;
@@ -273,16 +260,16 @@ impl<'a> Search<'a> {
     }
 
     fn split_flagged(&mut self, x: usize, y: usize, log2: u32, whole: Whole) -> f64 {
+        let flag = self.split_flag(x, y, log2, true);
+        self.split(x, y, log2, whole) + self.lambda * flag as f64
+    }
+
+    /// What split_cu_flag costs.
+    fn split_flag(&mut self, x: usize, y: usize, log2: u32, split: bool) -> u64 {
         let mut counter = BitCounter::default();
-        Self::writer(self.sequence, &self.tree, self.origin, &self.around).split_cu_flag(
-            &mut counter,
-            &mut self.state,
-            x,
-            y,
-            log2,
-            true,
-        );
-        self.split(x, y, log2, whole) + self.lambda * counter.cost as f64
+        let writer = Self::writer(self.sequence, &self.tree, self.origin, &self.around);
+        writer.split_cu_flag(&mut counter, &mut self.state, x, y, log2, split);
+        counter.cost
     }
 
     /// Codes the four quarters; returns their cost, or infinity as soon as they
@@ -364,7 +351,7 @@ impl<'a> Search<'a> {
             unit.cbf = 0;
             unit.skip = 0;
             unit.chroma_code = 4;
-            unit.tu_log2 = if nxn { 2 } else { log2.min(5) as u8 };
+            unit.tu_log2 = if nxn { 2 } else { log2 as u8 };
         }
         let (mut error, mut bits) = (0, 0);
         let part_log2 = if nxn { 2 } else { log2 };
@@ -392,8 +379,8 @@ impl<'a> Search<'a> {
         self.cost(error, counter.cost)
     }
 
-    pub(super) fn candidate_modes(&self, x: usize, y: usize) -> (u8, u8) {
-        Self::writer(self.sequence, &self.tree, self.origin, &self.around).candidate_modes(x, y)
+    pub(super) fn most_probable(&self, x: usize, y: usize) -> [u8; 3] {
+        Self::writer(self.sequence, &self.tree, self.origin, &self.around).most_probable(x, y)
     }
 }
 

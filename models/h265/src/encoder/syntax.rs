@@ -27,7 +27,6 @@ struct TransformNode {
     y: usize,
     log2: u32,
     depth: u32,
-    nxn: bool,
     /// The chroma bits that may still be set.
     parent: u8,
     /// Which quarter of its parent.
@@ -99,9 +98,8 @@ impl CtuWriter<'_> {
 
     /// coding_unit().
     pub fn coding_unit<W: BinWriter>(&mut self, w: &mut W, state: &mut State, x: usize, y: usize, log2: u32) {
-        let nxn = self.unit(x, y).nxn;
         self.coding_unit_head(w, state, x, y, log2);
-        let root = TransformNode { x, y, log2, depth: 0, nxn, parent: 0b110, part: 0 };
+        let root = TransformNode { x, y, log2, depth: 0, parent: 0b110, part: 0 };
         let pending = self.qp_delta.is_some();
         self.transform_tree(w, state, root);
         if pending && self.qp_delta.is_none() {
@@ -135,15 +133,15 @@ impl CtuWriter<'_> {
         }
     }
 
-    /// The modes of the left and upper neighbour of a prediction block.
-    pub fn candidate_modes(&self, x: usize, y: usize) -> (u8, u8) {
+    /// The modes that a prediction block most likely has, by its left and upper neighbour's.
+    pub fn most_probable(&self, x: usize, y: usize) -> [u8; 3] {
         let left = match x {
             0 => self.around.left.map_or(DC, |(modes, _)| modes[y >> 2]),
             _ => self.unit(x - 1, y).luma_mode,
         };
         // Modes of the CTU row above are not kept.
         let above = if y == 0 { DC } else { self.unit(x, y - 1).luma_mode };
-        (left, above)
+        most_probable(left, above)
     }
 
     fn luma_modes<W: BinWriter>(
@@ -159,8 +157,7 @@ impl CtuWriter<'_> {
         let parts = [(0, 0), (half, 0), (0, half), (half, half)];
         let parts = &parts[..if nxn { 4 } else { 1 }];
         let coded = |&(dx, dy): &(usize, usize)| {
-            let (left, above) = self.candidate_modes(x + dx, y + dy);
-            (self.unit(x + dx, y + dy).luma_mode, most_probable(left, above))
+            (self.unit(x + dx, y + dy).luma_mode, self.most_probable(x + dx, y + dy))
         };
         for part in parts {
             let (mode, probable) = coded(part);
@@ -174,13 +171,10 @@ impl CtuWriter<'_> {
 
     /// transform_tree().
     fn transform_tree<W: BinWriter>(&mut self, w: &mut W, state: &mut State, node: TransformNode) {
-        let TransformNode { x, y, log2, depth, nxn, parent, part } = node;
+        let TransformNode { x, y, log2, depth, parent, part } = node;
         let z = z_order(x, y);
         let split = log2 > u32::from(self.tree.units[z].tu_log2);
-        let inferred = log2 > 5 || (nxn && depth == 0);
-        if !inferred && log2 > 2 && depth < self.sequence.max_transform_depth + u32::from(nxn) {
-            w.encode(&mut state.contexts.split_transform_flag[(5 - log2) as usize], split);
-        }
+        // No split_transform_flag: all splits are inferred, since our trees have no depth of their own.
         let chroma = self.sequence.chroma;
         let mut cbf = 0;
         if (log2 > 2 && chroma != Chroma::C400) || chroma == Chroma::C444 {
@@ -198,7 +192,7 @@ impl CtuWriter<'_> {
             let half = (1 << log2) / 2;
             for (part, (dx, dy)) in [(0, 0), (half, 0), (0, half), (half, half)].into_iter().enumerate() {
                 let (x, y, log2, depth) = (x + dx, y + dy, log2 - 1, depth + 1);
-                self.transform_tree(w, state, TransformNode { x, y, log2, depth, nxn, parent: cbf, part });
+                self.transform_tree(w, state, TransformNode { x, y, log2, depth, parent: cbf, part });
             }
         } else {
             let luma = self.tree.units[z].cbf & 1;

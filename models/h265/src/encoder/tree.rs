@@ -3,19 +3,13 @@
 //! Everything lies in z-order, so that any coding unit is one contiguous run
 //! and the search can keep or drop a candidate with plain copies.
 
+pub use crate::entropy::scan::z_order;
 use trinity_bits::Chroma;
 
 /// log2 of the CTB; always 64×64.
 pub const LOG2_CTB: u32 = 6;
 /// 4×4 luma units in a CTU.
 pub const UNITS: usize = 256;
-
-/// z-order index of the 4×4 unit at (x, y), in luma samples inside the CTU.
-#[inline]
-pub fn z_order(x: usize, y: usize) -> usize {
-    const SPREAD: [u8; 16] = [0, 1, 4, 5, 16, 17, 20, 21, 64, 65, 68, 69, 80, 81, 84, 85];
-    usize::from(SPREAD[(x >> 2) & 15]) | (usize::from(SPREAD[(y >> 2) & 15]) << 1)
-}
 
 /// The inverse of [`z_order`]: top left luma sample of unit `z`.
 #[inline]

@@ -153,7 +153,7 @@ pub fn remaining_bits(value: u32, rice: u32) -> u32 {
 
 /// StatCoeff after the first coeff_abs_level_remaining of a sub-block
 /// (clause 9.3.4.2.6).
-#[inline]
+#[inline(always)]
 pub fn adapt_stat(stat: &mut u8, value: u32) {
     let rice = u32::from(*stat / 4);
     if value >= 3 << rice {
@@ -164,7 +164,7 @@ pub fn adapt_stat(stat: &mut u8, value: u32) {
 }
 
 /// The Rice parameter after a level was coded with coeff_abs_level_remaining.
-#[inline]
+#[inline(always)]
 pub fn next_rice(rice: u32, level: u32, persistent: bool) -> u32 {
     if level > 3 << rice { if persistent { rice + 1 } else { (rice + 1).min(4) } } else { rice }
 }

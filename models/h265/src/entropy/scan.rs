@@ -42,9 +42,7 @@ impl Scan {
             _ => &SUB_BLOCKS_8,
         }
     }
-}
 
-impl Scan {
     /// Where the coefficients of a 2^`log2` block are in scan order, sub-block
     /// by sub-block, in rows of the block.
     #[inline]
@@ -56,6 +54,13 @@ impl Scan {
             _ => &ORDER_32,
         }
     }
+}
+
+/// z-order index of the 4×4 unit at (x, y), in luma samples inside the CTU: decoding order.
+#[inline]
+pub fn z_order(x: usize, y: usize) -> usize {
+    const SPREAD: [u8; 16] = [0, 1, 4, 5, 16, 17, 20, 21, 64, 65, 68, 69, 80, 81, 84, 85];
+    usize::from(SPREAD[(x >> 2) & 15]) | (usize::from(SPREAD[(y >> 2) & 15]) << 1)
 }
 
 const fn order<const N: usize>(log2: u32, sub_blocks: &[(u8, u8)], scan: usize) -> [u16; N] {

@@ -56,26 +56,17 @@ fn extended_number(r: &mut BitReader<'_>) -> Option<u32> {
 fn parse(payload: &[u8], components: usize) -> Option<PictureHash> {
     let (&kind, rest) = payload.split_first()?;
     match kind {
-        0 => {
-            let hashes: Vec<_> =
-                rest.chunks_exact(16).take(components).filter_map(|h| h.try_into().ok()).collect();
-            (hashes.len() == components).then_some(PictureHash::Md5(hashes))
-        }
-        1 => {
-            let hashes: Vec<_> =
-                rest.chunks_exact(2).take(components).map(|h| u16::from_be_bytes([h[0], h[1]])).collect();
-            (hashes.len() == components).then_some(PictureHash::Crc(hashes))
-        }
-        2 => {
-            let hashes: Vec<_> = rest
-                .chunks_exact(4)
-                .take(components)
-                .map(|h| u32::from_be_bytes([h[0], h[1], h[2], h[3]]))
-                .collect();
-            (hashes.len() == components).then_some(PictureHash::Checksum(hashes))
-        }
+        0 => hashes(rest, components, |hash| hash).map(PictureHash::Md5),
+        1 => hashes(rest, components, u16::from_be_bytes).map(PictureHash::Crc),
+        2 => hashes(rest, components, u32::from_be_bytes).map(PictureHash::Checksum),
         _ => None,
     }
+}
+
+/// One hash of `N` bytes for each component.
+fn hashes<const N: usize, T>(bytes: &[u8], components: usize, of: fn([u8; N]) -> T) -> Option<Vec<T>> {
+    let hashes: Vec<T> = bytes.as_chunks().0.iter().take(components).map(|&hash| of(hash)).collect();
+    (hashes.len() == components).then_some(hashes)
 }
 
 impl PictureHash {

@@ -122,7 +122,9 @@ impl Pps {
         }
         pps.loop_filter_across_slices = r.flag()?;
         if r.flag()? {
-            pps.deblocking = Some(DeblockingControl::parse(r)?);
+            let control = DeblockingControl { override_enabled: r.flag()?, ..Default::default() };
+            let names = ["pps_beta_offset_div2", "pps_tc_offset_div2"];
+            pps.deblocking = Some(control.parse_filter(r, names)?);
         }
         if r.flag()? {
             pps.scaling_list = Some(Box::new(ScalingList::parse(r, 3)?));
@@ -183,11 +185,7 @@ impl Pps {
         w.flag(self.deblocking.is_some());
         if let Some(control) = &self.deblocking {
             w.flag(control.override_enabled);
-            w.flag(control.disabled);
-            if !control.disabled {
-                w.se(control.beta_offset_div2);
-                w.se(control.tc_offset_div2);
-            }
+            control.write_filter(w);
         }
         w.flag(self.scaling_list.is_some());
         if let Some(list) = &self.scaling_list {
@@ -236,13 +234,26 @@ impl Tiles {
 }
 
 impl DeblockingControl {
-    fn parse(r: &mut BitReader<'_>) -> Result<Self, BitstreamError> {
-        let mut control = Self { override_enabled: r.flag()?, disabled: r.flag()?, ..Self::default() };
+    /// The filter of a picture or a slice: whether there is none, else its offsets by `names`.
+    pub(super) fn parse_filter(
+        self,
+        r: &mut BitReader<'_>,
+        names: [&str; 2],
+    ) -> Result<Self, BitstreamError> {
+        let mut control = Self { disabled: r.flag()?, ..self };
         if !control.disabled {
-            control.beta_offset_div2 = in_range("pps_beta_offset_div2", r.se()?, -6..=6)?;
-            control.tc_offset_div2 = in_range("pps_tc_offset_div2", r.se()?, -6..=6)?;
+            control.beta_offset_div2 = in_range(names[0], r.se()?, -6..=6)?;
+            control.tc_offset_div2 = in_range(names[1], r.se()?, -6..=6)?;
         }
         Ok(control)
+    }
+
+    pub(super) fn write_filter(&self, w: &mut BitWriter) {
+        w.flag(self.disabled);
+        if !self.disabled {
+            w.se(self.beta_offset_div2);
+            w.se(self.tc_offset_div2);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Syntax elements that must lie in a range.
 
-use trinity_bits::BitstreamError;
+use trinity_bits::{BitstreamError, invalid};
 
 /// Fails unless `value` lies in `range`, naming the syntax element.
 pub(super) fn in_range<T: PartialOrd + std::fmt::Display + Copy>(
@@ -9,12 +9,8 @@ pub(super) fn in_range<T: PartialOrd + std::fmt::Display + Copy>(
     range: std::ops::RangeInclusive<T>,
 ) -> Result<T, BitstreamError> {
     if range.contains(&value) {
-        Ok(value)
-    } else {
-        Err(BitstreamError::Invalid(format!(
-            "{name} is {value}, outside {} to {}",
-            range.start(),
-            range.end()
-        )))
+        return Ok(value);
     }
+    let (least, most) = (range.start(), range.end());
+    invalid(format!("{name} is {value}, outside {least} to {most}"))
 }

@@ -1,6 +1,6 @@
 //! scaling_list_data() (H.265 clauses 7.3.4 and 7.4.5).
 
-use trinity_bits::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter, invalid};
 
 use super::BitstreamError;
 use super::range::in_range;
@@ -95,7 +95,7 @@ impl ScalingList {
             let delta = in_range("scaling_list_delta_coef", r.se()?, -128..=127)?;
             next = (next + delta + 256) % 256;
             if next == 0 {
-                return Err(BitstreamError::invalid("a scaling list entry is 0"));
+                return invalid("a scaling list entry is 0");
             }
             *value = next as u8;
         }

@@ -1,9 +1,9 @@
 //! slice_segment_header() (H.265 clause 7.3.6) of intra slices.
 
-use trinity_bits::{BitReader, BitWriter};
+use trinity_bits::{BitReader, BitWriter, invalid};
 
 use super::range::in_range;
-use super::{BitstreamError, NalType, Pps, ShortTermRefPicSet, Sps};
+use super::{BitstreamError, DeblockingControl, NalType, Pps, ShortTermRefPicSet, Sps};
 
 /// slice_type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,9 +36,8 @@ pub struct SliceHeader {
     /// slice_cb_qp_offset and slice_cr_qp_offset.
     pub chroma_qp_offset: [i32; 2],
     pub cu_chroma_qp_offset_enabled: bool,
-    pub deblocking_disabled: bool,
-    pub beta_offset_div2: i32,
-    pub tc_offset_div2: i32,
+    /// The picture's, or the slice's own.
+    pub deblocking: DeblockingControl,
     pub loop_filter_across_slices: bool,
     /// entry_point_offset_minus1 + 1 of each substream but the last.
     pub entry_points: Vec<u32>,
@@ -80,17 +79,11 @@ impl SliceHeader {
             header.segment_address = r.bits(bits)?;
             // Where planes are coded apart, each has a slice that starts at 0.
             let least = u32::from(!sps.separate_colour_plane);
-            if !(least..ctbs).contains(&header.segment_address) {
-                return Err(BitstreamError::Invalid(format!(
-                    "slice_segment_address is {}, outside {least} to {}",
-                    header.segment_address,
-                    ctbs - 1
-                )));
-            }
+            in_range("slice_segment_address", header.segment_address, least..=ctbs - 1)?;
         }
         if header.dependent {
             let Some(slice) = previous else {
-                return Err(BitstreamError::invalid("a dependent slice segment has no slice to continue"));
+                return invalid("a dependent slice segment has no slice to continue");
             };
             header = Self {
                 first_slice_segment_in_pic: false,
@@ -128,7 +121,7 @@ impl SliceHeader {
             0 => return Err(BitstreamError::Unsupported("inter prediction (a B slice)")),
             1 => return Err(BitstreamError::Unsupported("inter prediction (a P slice)")),
             2 => SliceType::I,
-            other => return Err(BitstreamError::Invalid(format!("slice_type is {other}, outside 0 to 2"))),
+            other => return invalid(format!("slice_type is {other}, outside 0 to 2")),
         };
         self.pic_output = if pps.output_flag_present { r.flag()? } else { true };
         if sps.separate_colour_plane {
@@ -154,20 +147,13 @@ impl SliceHeader {
         if pps.range.chroma_qp_offsets.is_some() {
             self.cu_chroma_qp_offset_enabled = r.flag()?;
         }
-        let control = pps.deblocking.unwrap_or_default();
-        let overridden = control.override_enabled && r.flag()?;
-        self.deblocking_disabled = control.disabled;
-        self.beta_offset_div2 = control.beta_offset_div2;
-        self.tc_offset_div2 = control.tc_offset_div2;
-        if overridden {
-            self.deblocking_disabled = r.flag()?;
-            if !self.deblocking_disabled {
-                self.beta_offset_div2 = in_range("slice_beta_offset_div2", r.se()?, -6..=6)?;
-                self.tc_offset_div2 = in_range("slice_tc_offset_div2", r.se()?, -6..=6)?;
-            }
+        self.deblocking = pps.deblocking.unwrap_or_default();
+        if self.deblocking.override_enabled && r.flag()? {
+            let names = ["slice_beta_offset_div2", "slice_tc_offset_div2"];
+            self.deblocking = self.deblocking.parse_filter(r, names)?;
         }
         self.loop_filter_across_slices = pps.loop_filter_across_slices;
-        let filtered = self.sao[0] || self.sao[1] || !self.deblocking_disabled;
+        let filtered = self.sao[0] || self.sao[1] || !self.deblocking.disabled;
         if pps.loop_filter_across_slices && filtered {
             self.loop_filter_across_slices = r.flag()?;
         }
@@ -181,9 +167,7 @@ impl SliceHeader {
         if !r.flag()? {
             ShortTermRefPicSet::parse(r, sets, true)?;
         } else if sets.is_empty() {
-            return Err(BitstreamError::invalid(
-                "the slice picks a reference picture set and the SPS has none",
-            ));
+            return invalid("the slice picks a reference picture set and the SPS has none");
         } else {
             r.skip(u32::BITS - (sets.len() as u32 - 1).leading_zeros())?;
         }
@@ -216,7 +200,7 @@ impl SliceHeader {
         }
         let bits = in_range("offset_len_minus1", r.ue()?, 0..=31)? + 1;
         if u64::from(count) * u64::from(bits) > r.remaining() {
-            return Err(BitstreamError::invalid("the entry points do not fit the slice header"));
+            return invalid("the entry points do not fit the slice header");
         }
         for _ in 0..count {
             self.entry_points.push(r.bits(bits)?.saturating_add(1));
@@ -298,19 +282,13 @@ impl SliceHeader {
         }
         let control = pps.deblocking.unwrap_or_default();
         if control.override_enabled {
-            let overridden = self.deblocking_disabled != control.disabled
-                || self.beta_offset_div2 != control.beta_offset_div2
-                || self.tc_offset_div2 != control.tc_offset_div2;
+            let overridden = self.deblocking != control;
             w.flag(overridden);
             if overridden {
-                w.flag(self.deblocking_disabled);
-                if !self.deblocking_disabled {
-                    w.se(self.beta_offset_div2);
-                    w.se(self.tc_offset_div2);
-                }
+                self.deblocking.write_filter(w);
             }
         }
-        if pps.loop_filter_across_slices && (self.sao[0] || self.sao[1] || !self.deblocking_disabled) {
+        if pps.loop_filter_across_slices && (self.sao[0] || self.sao[1] || !self.deblocking.disabled) {
             w.flag(self.loop_filter_across_slices);
         }
     }

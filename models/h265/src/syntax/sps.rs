@@ -1,6 +1,6 @@
 //! seq_parameter_set_rbsp() (H.265 clause 7.3.2.2).
 
-use trinity_bits::{BitReader, BitWriter, Chroma};
+use trinity_bits::{BitReader, BitWriter, Chroma, invalid};
 
 use super::range::in_range;
 use super::{BitstreamError, ProfileTierLevel, ScalingList, Vui, Window};
@@ -72,12 +72,14 @@ pub struct SpsRangeExtension {
 pub struct ScreenContent {
     pub curr_pic_ref: bool,
     pub palette_mode: bool,
-    pub motion_vector_resolution_control: bool,
-    pub intra_boundary_filtering_disabled: bool,
+    /// motion_vector_resolution_control_idc is not 0.
+    pub motion_vectors: bool,
+    /// intra_boundary_filtering_disabled_flag.
+    pub boundary_filters: bool,
 }
 
 /// A sequence parameter set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sps {
     pub vps_id: u8,
     pub max_sub_layers: u8,
@@ -122,38 +124,18 @@ impl Sps {
     /// every tool off. `width` and `height` must be multiples of 8.
     pub fn new(width: u32, height: u32, chroma: Chroma, bit_depth: u32) -> Self {
         Self {
-            vps_id: 0,
             max_sub_layers: 1,
-            profile: ProfileTierLevel::default(),
-            id: 0,
             chroma,
-            separate_colour_plane: false,
             width,
             height,
-            conformance_window: Window::default(),
             bit_depth,
             chroma_bit_depth: bit_depth,
             log2_max_poc_lsb: 8,
-            dpb: DpbLimits::default(),
             log2_min_cb: 3,
             log2_ctb: 6,
             log2_min_tb: 2,
             log2_max_tb: 5,
-            max_transform_hierarchy_depth_inter: 0,
-            max_transform_hierarchy_depth_intra: 0,
-            scaling_list_enabled: false,
-            scaling_list: None,
-            amp_enabled: false,
-            sao_enabled: false,
-            pcm: None,
-            short_term_ref_pic_sets: Vec::new(),
-            long_term_ref_pics_present: false,
-            num_long_term_ref_pics: 0,
-            temporal_mvp_enabled: false,
-            strong_intra_smoothing_enabled: false,
-            vui: None,
-            range: SpsRangeExtension::default(),
-            screen_content: ScreenContent::default(),
+            ..Self::default()
         }
     }
 
@@ -243,7 +225,7 @@ impl Sps {
         let across = (u64::from(left) + u64::from(right)) << sx;
         let down = (u64::from(top) + u64::from(bottom)) << sy;
         if across >= u64::from(self.width) || down >= u64::from(self.height) {
-            return Err(BitstreamError::invalid("the conformance window leaves no picture"));
+            return invalid("the conformance window leaves no picture");
         }
         Ok(())
     }
@@ -255,9 +237,7 @@ impl Sps {
         let min_tb = r.ue()?;
         self.log2_min_tb = in_range("log2_min_luma_transform_block_size_minus2", min_tb, 0..=3)? + 2;
         if self.log2_min_tb >= self.log2_min_cb {
-            return Err(BitstreamError::invalid(
-                "the smallest transform is not smaller than the smallest coding block",
-            ));
+            return invalid("the smallest transform is not smaller than the smallest coding block");
         }
         let difference = in_range("log2_diff_max_min_luma_transform_block_size", r.ue()?, 0..=3)?;
         self.log2_max_tb = self.log2_min_tb + difference;
@@ -269,10 +249,9 @@ impl Sps {
             in_range("max_transform_hierarchy_depth_intra", r.ue()?, 0..=max_depth)?;
         let min_cb = 1 << self.log2_min_cb;
         if !self.width.is_multiple_of(min_cb) || !self.height.is_multiple_of(min_cb) {
-            return Err(BitstreamError::Invalid(format!(
-                "the picture is {}×{}, no multiple of the smallest coding block {min_cb}",
-                self.width, self.height
-            )));
+            let (width, height) = (self.width, self.height);
+            let smallest = format!("no multiple of the smallest coding block {min_cb}");
+            return invalid(format!("the picture is {width}×{height}, {smallest}"));
         }
         Ok(())
     }
@@ -328,8 +307,8 @@ impl Sps {
                     }
                 }
             }
-            self.screen_content.motion_vector_resolution_control = r.bits(2)? != 0;
-            self.screen_content.intra_boundary_filtering_disabled = r.flag()?;
+            self.screen_content.motion_vectors = r.bits(2)? != 0;
+            self.screen_content.boundary_filters = r.flag()?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! installed, and against damage.
 
 use proptest::prelude::*;
+use std::path::Path;
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::HashCheck;
 use trinity_h265::{Coded, Error, Params, Preset, Rate};
@@ -42,14 +43,13 @@ fn rings(width: usize, height: usize, chroma: Chroma, depth: u32) -> Frame {
     frame
 }
 
-fn encode(frames: &[Frame], rate: Rate) -> Coded {
-    let params = Params { rate, preset: Preset::Fast, threads: 1, ..Params::default() };
-    trinity_h265::encode(frames, &params).unwrap()
+fn fast(rate: Rate) -> Params {
+    Params { rate, preset: Preset::Fast, threads: 1, ..Params::default() }
 }
 
 fn two_frames() -> (Vec<Frame>, Vec<u8>) {
     let frames: Vec<_> = (0..2).map(|seed| textured(72, 40, Chroma::C420, 8, seed)).collect();
-    let coded = encode(&frames, Rate::Qp(30.0));
+    let coded = trinity_h265::encode(&frames, &fast(Rate::Qp(30.0))).unwrap();
     (coded.recon, coded.stream)
 }
 
@@ -69,7 +69,7 @@ proptest! {
     ) {
         let frame = textured(width, height, chroma, depth, seed);
         let rate = qp.map_or(Rate::Lossless, |qp| Rate::Qp(qp.into()));
-        let params = Params { rate, preset: Preset::Fast, threads: 1, wavefront, deblock, ..Params::default() };
+        let params = Params { wavefront, deblock, ..fast(rate) };
         let coded = trinity_h265::encode(std::slice::from_ref(&frame), &params).unwrap();
         let decoded: Vec<_> = trinity_h265::frames(&coded.stream).collect::<Result<_, _>>().unwrap();
         prop_assert_eq!(decoded.len(), 1);
@@ -160,12 +160,32 @@ fn a_huge_picture_in_few_bytes_is_refused_before_it_is_allocated() {
     assert!(error.contains("8192×8192 picture cannot be coded"), "{error}");
 }
 
+/// What x265 makes of a frame, all intra, with some options; said aloud where it is missing or does not take them.
+fn x265(frame: &Frame, format: &str, options: &str) -> Option<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.yuv"), folder.path().join("out.265"));
+    let mut raw = Vec::new();
+    frame.write_raw(&mut raw);
+    std::fs::write(&input, &raw).unwrap();
+    let (size, depth) = (format!("{}x{}", frame.width(), frame.height()), frame.depth.to_string());
+    let encoded = std::process::Command::new("x265")
+        .args(["--log-level", "none", "--fps", "25", "--keyint", "1"])
+        .args(options.split(' '))
+        .args(["--input-res", &size, "--input-csp", format])
+        .args(["--input-depth", &depth, "--output-depth", &depth])
+        .args([Path::new("--input"), &input, Path::new("-o"), &output])
+        .output();
+    if !encoded.is_ok_and(|run| run.status.success()) {
+        eprintln!("skipped: x265 is missing or does not do {depth} bit {format}");
+        return None;
+    }
+    Some(std::fs::read(&output).unwrap())
+}
+
 /// x265 writes all three kinds of picture hash, slices, and its own choice of
 /// tools; each picture must agree with the hash sent with it.
 #[test]
 fn streams_of_x265_agree_with_their_picture_hashes() {
-    let folder = tempfile_folder("x265");
-    let (input, output) = (folder.join("in.yuv"), folder.join("out.265"));
     // CRC on luma alone: x265 3.5 sends wrong ones for chroma, as libde265 finds too.
     let cases = [
         (1, 8, "i420", "--qp 22"),
@@ -191,51 +211,19 @@ fn streams_of_x265_agree_with_their_picture_hashes() {
             "i422" => Chroma::C422,
             _ => Chroma::C444,
         };
-        let mut raw = Vec::new();
-        rings(136, 72, format, depth).write_raw(&mut raw);
-        std::fs::write(&input, &raw).unwrap();
-        let encoded = std::process::Command::new("x265")
-            .args(["--log-level", "none", "--fps", "25", "--keyint", "1", "--preset", "medium"])
-            .args(options.split(' '))
-            .args(["--input-res", "136x72", "--input-csp", chroma, "--slices", "1"])
-            .args(["--input-depth", &depth.to_string(), "--output-depth", &depth.to_string()])
-            .args(["--hash", &hash.to_string(), "--input"])
-            .arg(&input)
-            .arg("-o")
-            .arg(&output)
-            .output();
-        if !encoded.is_ok_and(|run| run.status.success()) {
-            eprintln!("skipped: x265 is missing or does not do {depth} bit {chroma}");
-            continue;
-        }
-        let stream = std::fs::read(&output).unwrap();
+        let options = format!("--preset medium --slices 1 --hash {hash} {options}");
+        let Some(stream) = x265(&rings(136, 72, format, depth), chroma, &options) else { continue };
         let checks: Vec<_> = trinity_h265::frames(&stream).map(|decoded| decoded.unwrap().hash).collect();
-        assert_eq!(checks, [HashCheck::Match], "hash {hash}, {depth} bit, {chroma}, {options}");
+        assert_eq!(checks, [HashCheck::Match], "{depth} bit, {chroma}, {options}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Found by fuzzing: blocks below a slice that never came asked for its deblocking settings.
 #[test]
 fn a_lost_slice_is_an_error() {
-    let folder = tempfile_folder("lost-slice");
-    let (input, output) = (folder.join("in.yuv"), folder.join("out.265"));
-    let mut raw = Vec::new();
-    textured(128, 512, Chroma::C420, 8, 5).write_raw(&mut raw);
-    std::fs::write(&input, &raw).unwrap();
-    let encoded = std::process::Command::new("x265")
-        .args(["--log-level", "none", "--fps", "25", "--keyint", "1", "--qp", "22", "--preset", "ultrafast"])
-        .args(["--input-res", "128x512", "--slices", "4", "--ctu", "32", "--input"])
-        .arg(&input)
-        .arg("-o")
-        .arg(&output)
-        .output();
-    if !encoded.is_ok_and(|run| run.status.success()) {
-        eprintln!("skipped: x265 is missing");
-        return;
-    }
-    let stream = std::fs::read(&output).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let frame = textured(128, 512, Chroma::C420, 8, 5);
+    let options = "--qp 22 --preset ultrafast --slices 4 --ctu 32";
+    let Some(stream) = x265(&frame, "i420", options) else { return };
     let units: Vec<_> = trinity_bits::nal::units(&stream).map(|unit| unit.bytes).collect();
     // nal_unit_type below 32 is a slice segment.
     let slices: Vec<usize> = (0..units.len()).filter(|&n| units[n][0] >> 1 < 32).collect();
@@ -245,12 +233,6 @@ fn a_lost_slice_is_an_error() {
         let rest: Vec<u8> = kept.flat_map(|(_, unit)| [&[0, 0, 1], *unit].concat()).collect();
         assert!(trinity_h265::decode(&rest).is_err(), "slice {lost} lost");
     }
-}
-
-fn tempfile_folder(name: &str) -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("trinity-h265-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// Three pictures of luma alone as the colour planes of one (no encoder at
@@ -300,13 +282,7 @@ fn colour_planes_coded_apart_make_one_picture() {
         let planes: Vec<_> = (0..3)
             .map(|seed| {
                 let frame = textured(size.0, size.1, Chroma::C400, 8, 7 + seed);
-                let params = Params {
-                    rate,
-                    preset: Preset::Fast,
-                    threads: 1,
-                    picture_hash: false,
-                    ..Params::default()
-                };
+                let params = Params { picture_hash: false, ..fast(rate) };
                 trinity_h265::encode(&[frame], &params).unwrap()
             })
             .collect();

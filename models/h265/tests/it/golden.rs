@@ -1,18 +1,12 @@
 //! Streams stay as they are: every preset's, pinned by hash, and stored ones
 //! that must decode to what they always did.
 
-use std::path::PathBuf;
-
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate, decode, encode};
 
 #[path = "../../../bits/tests/support/streams.rs"]
 mod streams;
-use streams::{Case, frame};
-
-fn golden() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
-}
+use streams::{Case, RATES, frame};
 
 /// Streams of today that stay readable.
 const STORED: [(&str, &str); 7] = [
@@ -32,9 +26,7 @@ fn cases() -> Vec<Case<Params>> {
         cases.push((name, vec![frame], Params { threads: 1, ..params }));
     };
     for preset in Preset::ALL {
-        let rates = [("qp 22", Rate::Qp(22.0)), ("qp 37", Rate::Qp(37.0)), ("bits 2", Rate::Bits(2.0))];
-        let more = [("mse 30", Rate::Mse(30.0)), ("lossless", Rate::Lossless)];
-        for (rate_name, rate) in rates.into_iter().chain(more) {
+        for (rate_name, rate) in RATES {
             let name = format!("{} {rate_name}", preset.name());
             add(name, frame(80, 72, Chroma::C400, 8), Params { rate, preset, ..Params::default() });
         }
@@ -79,10 +71,10 @@ fn islands(width: usize, height: usize) -> Frame {
 
 #[test]
 fn no_stream_changes_by_a_byte() {
-    streams::hold_streams(&golden(), cases(), &STORED, encode, decode);
+    streams::hold_streams(cases(), &STORED, encode, decode);
 }
 
 #[test]
 fn stored_streams_decode_to_what_they_always_did() {
-    streams::hold_files(&golden(), "265", decode);
+    streams::hold_files("265", decode);
 }

@@ -5,25 +5,16 @@
 //! (`TRINITY_SEED` runs it again); all of it with `TRINITY_GRID=full` or under
 //! `cargo xtask test --all`.
 
-use crate::draw::{is_whole_grid, seed};
-use crate::encoder::{CONTENTS, Content, frame, recon_equals_every_decoder};
+use crate::content::{Content, rates};
+use crate::draw::{drawn, is_whole_grid};
+use crate::encoder::recon_equals_every_decoder;
 use trinity_bits::{Chroma, Frame};
 use trinity_h265::{Params, Preset, Rate};
-use trinity_numeric::random::Lcg;
 
 struct Case {
     name: String,
     frames: Vec<Frame>,
     params: Params,
-}
-
-/// Ways to ask for a rate, the number turning through what is asked for.
-fn rates(turn: usize, depth: u32) -> [Rate; 4] {
-    let qp = [-4.0, 9.0, 22.0, 30.0, 37.0, 45.0, 51.0f64][turn % 7];
-    let bits = [0.15, 0.6, 1.3, 2.4, 4.5][turn % 5];
-    let scale = f64::from(1u32 << (2 * (depth - 8)));
-    let mse = [0.3, 3.0, 11.0, 45.0, 200.0][turn % 5] * scale;
-    [Rate::Qp(if depth == 8 { qp.max(0.0) } else { qp }), Rate::Bits(bits), Rate::Mse(mse), Rate::Lossless]
 }
 
 fn cases() -> Vec<Case> {
@@ -33,8 +24,8 @@ fn cases() -> Vec<Case> {
             for chroma in [Chroma::C400, Chroma::C420, Chroma::C444] {
                 for mode in 0..4 {
                     let turn = cases.len() * 5 / 3;
-                    let rate = rates(turn, depth)[mode];
-                    let content = CONTENTS[turn % CONTENTS.len()];
+                    let rate = rates(turn, depth, [0.15, 0.6, 1.3, 2.4, 4.5])[mode];
+                    let content = Content::ALL[turn % Content::ALL.len()];
                     let [deblock, sao, wavefront, plain] = [0, 1, 2, 3].map(|bit| tools >> bit & 1 == 1);
                     let preset = Preset::ALL[turn / 2 % 4];
                     let range_extensions = !plain;
@@ -49,7 +40,7 @@ fn cases() -> Vec<Case> {
                         ..Params::default()
                     };
                     let name = format!("tools-{}-{content:?}-{chroma:?}-{depth}", cases.len());
-                    let frames = vec![frame(content, 136, 80, chroma, depth)];
+                    let frames = vec![content.frame(136, 80, chroma, depth)];
                     cases.push(Case { name, frames, params });
                 }
             }
@@ -60,19 +51,9 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn every_tool_with_every_rate_keeps_every_decoder_in_step() {
-    const PART: usize = 24;
-    let mut cases = cases();
+    let cases = cases();
     assert_eq!(cases.len(), 16 * 3 * 3 * 4);
-    if !is_whole_grid() {
-        let mut lcg = Lcg(seed());
-        println!("TRINITY_SEED={}", lcg.0);
-        for place in 0..PART {
-            let other = place + lcg.bits31() as usize % (cases.len() - place);
-            cases.swap(place, other);
-        }
-        cases.truncate(PART);
-    }
-    for case in &cases {
+    for case in drawn(cases, 24) {
         recon_equals_every_decoder(&case.frames, &case.params, true, &case.name);
     }
 }
@@ -82,7 +63,7 @@ fn every_tool_with_every_rate_keeps_every_decoder_in_step() {
 #[test]
 fn units_before_the_first_coded_one_are_deblocked_with_the_predicted_qp() {
     for (at, chroma) in [Chroma::C400, Chroma::C420, Chroma::C444].into_iter().enumerate() {
-        let frames = vec![frame(Content::Islands, 328, 200, chroma, 8)];
+        let frames = vec![Content::Islands.frame(328, 200, chroma, 8)];
         let rates = [Rate::Mse(60.0), Rate::Bits(0.4), Rate::Mse(15.0), Rate::Bits(0.2)];
         for &rate in &rates[..if is_whole_grid() { 4 } else { 2 }] {
             for (wavefront, sao) in [(false, false), (true, false), (false, true)] {

@@ -145,3 +145,19 @@ struct Clocked {
         exit(1);
     }
 };
+
+// Runs a bench on the vectors that the arguments name: VECTORS SEED PRESSURE [TRACE.vcd].
+template <class Bench>
+int run_bench(int argc, char** argv) {
+    if (argc < 4) {
+        fprintf(stderr, "usage: %s VECTORS SEED PRESSURE [TRACE.vcd]\n", argv[0]);
+        return 2;
+    }
+    Reader in(argv[1]);
+    Bench bench;
+    bench.start(argc, argv);
+    bench.reset();
+    bench.run(in);
+    bench.close();
+    return 0;
+}

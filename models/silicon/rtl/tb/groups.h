@@ -65,21 +65,11 @@ struct Groups : Clocked<Dut> {
                 group.clear();
             }
         }
+        printf("values %llu cycles %llu\n", (unsigned long long)this->values, (unsigned long long)this->cycles);
     }
 };
 
 template <class Dut>
 int run_groups(int argc, char** argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: %s VECTORS SEED PRESSURE [TRACE.vcd]\n", argv[0]);
-        return 2;
-    }
-    Reader in(argv[1]);
-    Groups<Dut> bench;
-    bench.start(argc, argv);
-    bench.reset();
-    bench.run(in);
-    bench.close();
-    printf("values %llu cycles %llu\n", (unsigned long long)bench.values, (unsigned long long)bench.cycles);
-    return 0;
+    return run_bench<Groups<Dut>>(argc, argv);
 }

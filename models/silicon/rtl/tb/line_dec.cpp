@@ -6,54 +6,9 @@
 // says what is in it. PRESSURE (0 to 99) is how often, in per cent, words, tiles
 // and the taker of values hold back. Prints values, tiles, refused tiles and
 // cycles; exits 1 at the first difference.
-#include "bench.h"
+#include "vectors.h"
 
 #include "Vline_dec.h"
-
-struct Tile {
-    uint32_t rows, cols;
-    bool refused;
-    std::vector<uint32_t> classes, above, means, words, values[5];
-};
-
-struct Stream {
-    uint32_t log2_lanes, states, transform, has_rows, scale;
-    std::vector<uint32_t> firsts, starts;
-    std::vector<Tile> tiles;
-};
-
-static Stream read_stream(Reader& in) {
-    Stream stream;
-    stream.log2_lanes = in.one();
-    stream.states = in.one();
-    stream.transform = in.one();
-    stream.has_rows = in.one();
-    stream.scale = in.one();
-    in.many(3);  // of the encoder: inverse, rounding, pairs
-    stream.firsts = in.many(7);
-    stream.starts = in.many(17 * 15);
-    in.many(16 * 16);
-    uint32_t tiles = in.one();
-    for (uint32_t i = 0; i < tiles; i++) {
-        Tile tile;
-        tile.rows = in.one();
-        tile.cols = in.one();
-        uint32_t words = in.one();
-        tile.refused = in.one();
-        bool encoded = in.one();
-        tile.classes = in.many(tile.cols);
-        tile.above = in.many(tile.cols);
-        tile.means = in.many(tile.cols);
-        tile.words = in.many(words);
-        if (!tile.refused)
-            for (auto& list : tile.values) list = in.many(tile.rows * tile.cols);
-        if (encoded) in.many(tile.rows * tile.cols);
-        // DCT-32 where it is not built in.
-        tile.refused |= stream.transform == 2 && !LINE_TRANSFORMS;
-        stream.tiles.push_back(tile);
-    }
-    return stream;
-}
 
 struct Bench : Clocked<Vline_dec> {
     void reset() {
@@ -70,9 +25,7 @@ struct Bench : Clocked<Vline_dec> {
         dut->cfg_has_rows = stream.has_rows;
         dut->cfg_scale = stream.scale;
         dut->cfg_format = format;
-        uint64_t firsts = 0;
-        for (int p = 0; p < 7; p++) firsts |= (uint64_t)stream.firsts[p] << (6 * p);
-        dut->cfg_firsts = firsts;
+        dut->cfg_firsts = stream.packed_firsts();
         for (int table = 0; table < 17; table++) {
             dut->table_we = 1;
             dut->table_addr = table;
@@ -169,29 +122,22 @@ struct Bench : Clocked<Vline_dec> {
         // What is left of the last beat belongs to no tile.
         reset();
     }
+
+    void run(Reader& in) {
+        uint32_t streams = 0;
+        for (; in.more(); streams++) {
+            Stream stream = read_stream(in);
+            // DCT-32 where it is not built in.
+            for (auto& tile : stream.tiles) tile.refused |= stream.transform == 2 && !LINE_TRANSFORMS;
+            // bf16 for traces; else every format in turn.
+            int format = traced ? 1 : streams % (LINE_PICTURE ? 5 : 3);
+            configure(stream, format);
+            repeat(stream.tiles);
+            run(stream, format);
+        }
+        printf("streams %u tiles %llu refused %llu values %llu cycles %llu\n", streams, (unsigned long long)tiles,
+               (unsigned long long)refused, (unsigned long long)values, (unsigned long long)cycles);
+    }
 };
 
-int main(int argc, char** argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: line_dec VECTORS SEED PRESSURE [TRACE.vcd]\n");
-        return 2;
-    }
-    Reader in(argv[1]);
-    Bench bench;
-    bench.start(argc, argv);
-    bench.reset();
-    uint32_t streams = 0;
-    while (in.more()) {
-        Stream stream = read_stream(in);
-        // bf16 for traces; else every format in turn.
-        int format = bench.traced ? 1 : streams % (LINE_PICTURE ? 5 : 3);
-        bench.configure(stream, format);
-        bench.repeat(stream.tiles);
-        bench.run(stream, format);
-        streams++;
-    }
-    bench.close();
-    printf("streams %u tiles %llu refused %llu values %llu cycles %llu\n", streams, (unsigned long long)bench.tiles,
-           (unsigned long long)bench.refused, (unsigned long long)bench.values, (unsigned long long)bench.cycles);
-    return 0;
-}
+int main(int argc, char** argv) { return run_bench<Bench>(argc, argv); }

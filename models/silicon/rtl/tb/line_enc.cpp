@@ -9,61 +9,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "bench.h"
+#include "vectors.h"
 
 #include "Vline_enc.h"
 
 // fp32 to MXFP4; samples where they are built in.
 static const uint32_t FORMATS = LINE_PICTURE ? 9 : 8;
-
-struct Tile {
-    uint32_t rows, cols;
-    bool encoded;
-    std::vector<uint32_t> classes, above, means, words, input;
-    // `input` as the stream's format has it, and the scales of 32 columns each.
-    std::vector<uint32_t> codes, scales;
-};
-
-struct Stream {
-    uint32_t log2_lanes, states, transform, has_rows, inverse, rounding;
-    bool predicts = false;
-    uint32_t format = 0;
-    std::vector<uint32_t> firsts, starts, costs;
-    std::vector<Tile> tiles;
-};
-
-static Stream read_stream(Reader& in) {
-    Stream stream;
-    stream.log2_lanes = in.one();
-    stream.states = in.one();
-    stream.transform = in.one();
-    stream.has_rows = in.one();
-    in.one();  // the decoder's scale
-    stream.inverse = in.one();
-    stream.rounding = in.one();
-    in.one();
-    stream.firsts = in.many(7);
-    stream.starts = in.many(17 * 15);
-    stream.costs = in.many(16 * 16);
-    uint32_t tiles = in.one();
-    for (uint32_t i = 0; i < tiles; i++) {
-        Tile tile;
-        tile.rows = in.one();
-        tile.cols = in.one();
-        uint32_t words = in.one();
-        bool refused = in.one();
-        tile.encoded = in.one();
-        tile.classes = in.many(tile.cols);
-        tile.above = in.many(tile.cols);
-        tile.means = in.many(tile.cols);
-        tile.words = in.many(words);
-        if (!refused) in.many(5 * tile.rows * tile.cols);
-        if (tile.encoded) tile.input = in.many(tile.rows * tile.cols);
-        for (uint32_t above : tile.above) stream.predicts |= above != 0;
-        if (tile.encoded) stream.tiles.push_back(tile);
-    }
-    return stream;
-}
 
 // Mantissa bits, exponent bias and largest code of fp16 and of the formats that
 // share a scale, from format 2 on.
@@ -161,9 +112,7 @@ struct Bench : Clocked<Vline_enc> {
         dut->cfg_inverse = stream.inverse;
         dut->cfg_rounding = stream.rounding;
         dut->cfg_format = stream.format;
-        uint64_t firsts = 0;
-        for (int p = 0; p < 7; p++) firsts |= (uint64_t)stream.firsts[p] << (6 * p);
-        dut->cfg_firsts = firsts;
+        dut->cfg_firsts = stream.packed_firsts();
         for (int table = 0; table < 17; table++) {
             uint32_t coded = 0;
             for (int m = 0; m < 16; m++) {
@@ -334,33 +283,26 @@ struct Bench : Clocked<Vline_enc> {
         }
         reset();
     }
+
+    void run(Reader& in) {
+        uint32_t streams = 0, formats[9] = {};
+        for (; in.more(); streams++) {
+            Stream stream = read_stream(in);
+            auto decoded = [](const Tile& tile) { return !tile.encoded; };
+            stream.tiles.erase(std::remove_if(stream.tiles.begin(), stream.tiles.end(), decoded), stream.tiles.end());
+            choose_format(stream, traced ? 0 : streams);
+            configure(stream);
+            repeat(stream.tiles);
+            run(stream);
+            formats[stream.format]++;
+        }
+        const char* names[9] = {"fp32", "bf16", "fp16", "mxfp8", "mxfp8-e5m2", "mxfp6-e3m2", "mxfp6", "mxfp4", "samples"};
+        for (int format = 0; format < 9; format++)
+            if (formats[format]) printf("%s %u ", names[format], formats[format]);
+        printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
+               (unsigned long long)tiles, (unsigned long long)refused, (unsigned long long)values,
+               (unsigned long long)words, (unsigned long long)cycles);
+    }
 };
 
-int main(int argc, char** argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: line_enc VECTORS SEED PRESSURE [TRACE.vcd]\n");
-        return 2;
-    }
-    Reader in(argv[1]);
-    Bench bench;
-    bench.start(argc, argv);
-    bench.reset();
-    uint32_t streams = 0, formats[9] = {};
-    while (in.more()) {
-        Stream stream = read_stream(in);
-        choose_format(stream, bench.traced ? 0 : streams);
-        bench.configure(stream);
-        bench.repeat(stream.tiles);
-        bench.run(stream);
-        formats[stream.format]++;
-        streams++;
-    }
-    bench.close();
-    const char* names[9] = {"fp32", "bf16", "fp16", "mxfp8", "mxfp8-e5m2", "mxfp6-e3m2", "mxfp6", "mxfp4", "samples"};
-    for (int format = 0; format < 9; format++)
-        if (formats[format]) printf("%s %u ", names[format], formats[format]);
-    printf("streams %u tiles %llu refused %llu values %llu words %llu cycles %llu\n", streams,
-           (unsigned long long)bench.tiles, (unsigned long long)bench.refused, (unsigned long long)bench.values,
-           (unsigned long long)bench.words, (unsigned long long)bench.cycles);
-    return 0;
-}
+int main(int argc, char** argv) { return run_bench<Bench>(argc, argv); }

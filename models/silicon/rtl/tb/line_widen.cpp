@@ -58,19 +58,8 @@ struct Bench : Clocked<Vline_widen> {
             tick();
             if (put) dut->in_valid = 0;
         }
+        printf("numbers %llu cycles %llu\n", (unsigned long long)values, (unsigned long long)cycles);
     }
 };
 
-int main(int argc, char** argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: line_widen VECTORS SEED PRESSURE\n");
-        return 2;
-    }
-    Reader in(argv[1]);
-    Bench bench;
-    bench.start(argc, argv);
-    bench.reset();
-    bench.run(in);
-    printf("numbers %llu cycles %llu\n", (unsigned long long)bench.values, (unsigned long long)bench.cycles);
-    return 0;
-}
+int main(int argc, char** argv) { return run_bench<Bench>(argc, argv); }

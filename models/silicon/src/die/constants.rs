@@ -2,13 +2,13 @@
 //! the meaning and the source of each. Knows no formula.
 
 use super::error::Error;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::sync::OnceLock;
 
 const TEXT: &str = include_str!("constants.toml");
 
 /// A number with the place it was taken from.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cited {
     value: f64,
@@ -16,14 +16,20 @@ struct Cited {
     source: String,
 }
 
+/// The number of a [`Cited`].
+fn cited<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Cited::deserialize(deserializer).map(|cited| cited.value)
+}
+
 /// A constant that the dies decide.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fitted {
-    pub value: f64,
+struct Fitted {
+    value: f64,
     /// What it returns to where the data say nothing.
-    pub prior: f64,
-    pub meaning: String,
+    prior: f64,
+    #[allow(dead_code)]
+    meaning: String,
 }
 
 /// The regressed constants, in the order of [`Coefficients::NAMES`].
@@ -45,25 +51,37 @@ impl Coefficients {
 }
 
 /// Bare units at N7.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Units {
+    #[serde(deserialize_with = "cited")]
     pub fp32_um2: f64,
+    #[serde(deserialize_with = "cited")]
     pub fp64_um2: f64,
+    #[serde(deserialize_with = "cited")]
     pub matrix_fma_um2: f64,
+    #[serde(deserialize_with = "cited")]
     pub sm_port_bytes: f64,
+    #[serde(deserialize_with = "cited")]
     pub engine_mm2: f64,
 }
 
 /// What a circuit becomes in a process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProcessRow {
     pub name: String,
     /// Area of logic over its area at N7.
+    #[serde(deserialize_with = "cited")]
     pub logic: f64,
+    #[serde(deserialize_with = "cited")]
     pub bitcell_um2: f64,
+    #[serde(deserialize_with = "cited")]
     pub supply_v: f64,
     /// What GPUs reach at nominal supply.
+    #[serde(deserialize_with = "cited")]
     pub clock_ghz: f64,
+    #[serde(deserialize_with = "cited")]
     pub wafer_usd: f64,
 }
 
@@ -85,25 +103,38 @@ pub struct InterfaceRow {
 }
 
 /// Energy at N7 and nominal supply.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Energy {
+    #[serde(deserialize_with = "cited")]
     pub matrix_pj_per_flop: f64,
+    #[serde(deserialize_with = "cited")]
     pub vector_pj_per_flop: f64,
+    #[serde(deserialize_with = "cited")]
     pub sm_pj_per_byte: f64,
+    #[serde(deserialize_with = "cited")]
     pub l2_pj_per_byte: f64,
+    #[serde(deserialize_with = "cited")]
     pub leakage_w_per_mm2: f64,
     /// Supply at half the boost clock over supply at the boost clock.
+    #[serde(deserialize_with = "cited")]
     pub voltage_at_half_clock: f64,
     /// Highest supply over the nominal one.
+    #[serde(deserialize_with = "cited")]
     pub most_supply: f64,
 }
 
 /// Yield and cost: assumptions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostRow {
+    #[serde(deserialize_with = "cited")]
     pub wafer_mm: f64,
+    #[serde(deserialize_with = "cited")]
     pub defects_per_cm2: f64,
+    #[serde(deserialize_with = "cited")]
     pub clustering: f64,
+    #[serde(deserialize_with = "cited")]
     pub packaging_usd_per_mm2: f64,
 }
 
@@ -129,20 +160,12 @@ pub struct Constants {
 
 impl Constants {
     /// The committed constants, read once.
-    ///
-    /// # Errors
-    ///
-    /// When the embedded table is damaged.
     pub fn committed() -> Result<&'static Self, Error> {
         static READ: OnceLock<Result<Constants, Error>> = OnceLock::new();
         READ.get_or_init(|| Self::parse(TEXT)).as_ref().map_err(Clone::clone)
     }
 
     /// Reads a table of constants.
-    ///
-    /// # Errors
-    ///
-    /// When it is not one.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let file: File = toml::from_str(text).map_err(|e| Error::Constants { why: e.to_string() })?;
         file.resolve()
@@ -153,35 +176,14 @@ impl Constants {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
     fitted: std::collections::BTreeMap<String, Fitted>,
-    unit: UnitFile,
-    process: Vec<ProcessFile>,
+    unit: Units,
+    process: Vec<ProcessRow>,
     memory: Vec<InterfaceFile>,
     link: Vec<InterfaceFile>,
     pcie: PcieFile,
-    energy: EnergyFile,
-    cost: CostFile,
+    energy: Energy,
+    cost: CostRow,
     rules: RulesFile,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct UnitFile {
-    fp32_um2: Cited,
-    fp64_um2: Cited,
-    matrix_fma_um2: Cited,
-    sm_port_bytes: Cited,
-    engine_mm2: Cited,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ProcessFile {
-    name: String,
-    logic: Cited,
-    bitcell_um2: Cited,
-    supply_v: Cited,
-    clock_ghz: Cited,
-    wafer_usd: Cited,
 }
 
 #[derive(Deserialize)]
@@ -207,27 +209,6 @@ struct PcieFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct EnergyFile {
-    matrix_pj_per_flop: Cited,
-    vector_pj_per_flop: Cited,
-    sm_pj_per_byte: Cited,
-    l2_pj_per_byte: Cited,
-    leakage_w_per_mm2: Cited,
-    voltage_at_half_clock: Cited,
-    most_supply: Cited,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct CostFile {
-    wafer_mm: Cited,
-    defects_per_cm2: Cited,
-    clustering: Cited,
-    packaging_usd_per_mm2: Cited,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RulesFile {
     reticle_mm2: Cited,
     shoreline: Cited,
@@ -247,50 +228,18 @@ impl File {
         Ok(Constants {
             fitted: Coefficients(fitted),
             priors: Coefficients(priors),
-            units: Units {
-                fp32_um2: self.unit.fp32_um2.value,
-                fp64_um2: self.unit.fp64_um2.value,
-                matrix_fma_um2: self.unit.matrix_fma_um2.value,
-                sm_port_bytes: self.unit.sm_port_bytes.value,
-                engine_mm2: self.unit.engine_mm2.value,
-            },
-            processes: self.process.into_iter().map(ProcessFile::resolve).collect(),
+            units: self.unit,
+            processes: self.process,
             memories: interfaces(self.memory)?,
             links: interfaces(self.link)?,
             pcie_phy_mm2_per_lane: self.pcie.phy_mm2_per_lane.value,
             pcie_edge_mm_per_lane: self.pcie.edge_mm_per_lane.value,
-            energy: Energy {
-                matrix_pj_per_flop: self.energy.matrix_pj_per_flop.value,
-                vector_pj_per_flop: self.energy.vector_pj_per_flop.value,
-                sm_pj_per_byte: self.energy.sm_pj_per_byte.value,
-                l2_pj_per_byte: self.energy.l2_pj_per_byte.value,
-                leakage_w_per_mm2: self.energy.leakage_w_per_mm2.value,
-                voltage_at_half_clock: self.energy.voltage_at_half_clock.value,
-                most_supply: self.energy.most_supply.value,
-            },
-            cost: CostRow {
-                wafer_mm: self.cost.wafer_mm.value,
-                defects_per_cm2: self.cost.defects_per_cm2.value,
-                clustering: self.cost.clustering.value,
-                packaging_usd_per_mm2: self.cost.packaging_usd_per_mm2.value,
-            },
+            energy: self.energy,
+            cost: self.cost,
             reticle_mm2: self.rules.reticle_mm2.value,
             shoreline: self.rules.shoreline.value,
             die_to_die_mm2: self.rules.die_to_die_mm2.value,
         })
-    }
-}
-
-impl ProcessFile {
-    fn resolve(self) -> ProcessRow {
-        ProcessRow {
-            name: self.name,
-            logic: self.logic.value,
-            bitcell_um2: self.bitcell_um2.value,
-            supply_v: self.supply_v.value,
-            clock_ghz: self.clock_ghz.value,
-            wafer_usd: self.wafer_usd.value,
-        }
     }
 }
 

@@ -89,23 +89,18 @@ impl Contestant {
                 with_options(Options { fixed: *fixed, ..Options::default() }, input, bits)
             }
             Alternative::Trinity(plan) => {
+                let own = &self.profile.stages;
+                let coders = own.entropy.iter().copied();
                 let stages = Stages {
                     orientation: vec![if plan.transposed { Orientation::Columns } else { Orientation::Rows }],
                     preconditioning: vec![plan.preconditioning],
                     transform: vec![plan.transform],
                     prediction: match plan.prediction {
-                        Prediction::NONE => self.profile.stages.prediction.clone(),
+                        Prediction::NONE => own.prediction.clone(),
                         means => vec![means],
                     },
-                    entropy: self
-                        .profile
-                        .stages
-                        .entropy
-                        .iter()
-                        .copied()
-                        .filter(|&own| Entropy::from(own) == plan.entropy)
-                        .collect(),
-                    ..self.profile.stages.clone()
+                    entropy: coders.filter(|&coder| Entropy::from(coder) == plan.entropy).collect(),
+                    ..own.clone()
                 };
                 with_profile(&Profile { stages, ..self.profile.clone() }, input, bits)
             }
@@ -163,13 +158,7 @@ fn with_options(options: Options, input: &InputTensor, bits: f64) -> Result<Opti
         Err(error) => return Err(error.to_string()),
     };
     let (plan, _) = trinity_codec::line::Plan::read(&bytes).map_err(|error| error.to_string())?;
-    let family = match &plan.transform {
-        trinity_codec::line::Transform::None => Family::None,
-        trinity_codec::line::Transform::Hadamard => Family::Hadamard,
-        trinity_codec::line::Transform::Dct => Family::Dct,
-        trinity_codec::line::Transform::Signalled { size: 32, .. } => Family::Signalled32,
-        trinity_codec::line::Transform::Signalled { .. } => Family::Signalled64,
-    };
+    let family = Fixed::default().like(&plan).transform.unwrap_or(Family::None);
     let (.., recon) = trinity_codec::line::decode(&bytes).map_err(|error| error.to_string())?;
     Ok(Some(Point {
         bits: 8.0 * bytes.len() as f64 / values.len() as f64,
@@ -180,10 +169,9 @@ fn with_options(options: Options, input: &InputTensor, bits: f64) -> Result<Opti
 
 /// As `compare` codes, with whatever the codec's name chooses.
 pub fn by_registry(name: &str, input: &InputTensor, bits: f64) -> Result<Option<Point>, String> {
-    let data = input.values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let shape = vec![input.rows, input.cols];
     let point = || -> Result<Point, Error> {
-        let tensor = Tensor::new(input.name.clone(), Class::Weight, Dtype::F32, shape, data)?;
+        let tensor = Tensor::of_f32(&input.name, Class::Weight, Dtype::F32, shape, &input.values)?;
         let codec = codec(name)?;
         let encoded = codec.encode(&tensor, Rate::Bits(bits))?;
         let nmse = Metrics::between(&tensor, &codec.decode(&encoded)?).nmse;

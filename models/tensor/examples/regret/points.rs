@@ -19,9 +19,7 @@ pub struct InputTensor {
 impl InputTensor {
     pub fn of(tensor: &Tensor) -> Self {
         let (rows, cols) = tensor.matrix();
-        let mut values = vec![0.0; tensor.len()];
-        tensor.dtype().to_f32(tensor.data(), &mut values);
-        Self { name: tensor.name().to_owned(), rows, cols, values }
+        Self { name: tensor.name().to_owned(), rows, cols, values: tensor.to_f32() }
     }
 
     /// Squared error of a reconstruction over the energy.

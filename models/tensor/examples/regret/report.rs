@@ -30,12 +30,8 @@ impl Cell {
     /// The best of all and its name; the chosen one wins ties.
     fn best(&self) -> (&str, f64) {
         let own = (self.chosen.plan.as_str(), self.chosen.score());
-        self.fixed.iter().fold(
-            own,
-            |best, (name, point)| {
-                if point.score() < best.1 { (name, point.score()) } else { best }
-            },
-        )
+        let fixed = self.fixed.iter().map(|(name, point)| (name.as_str(), point.score()));
+        fixed.fold(own, |best, other| if other.1 < best.1 { other } else { best })
     }
 
     fn regret(&self) -> f64 {

@@ -19,11 +19,11 @@ pub use stages::{Block, Stages};
 use serde::Serialize;
 use trinity_bits::{Chroma, Plane};
 
-use super::align::SampleGrid;
+use super::align::{SampleGrid, align_to_integers};
 use super::arith::{Encoder, Tree};
 use super::lossy::normalize;
 use super::tiling::{Limits, Tiling};
-use super::{Granularity, Matrix, Metrics, Rate, align_to_integers, codec};
+use super::{Matrix, Metrics, Rate, codec};
 use crate::{Error, Tensor};
 use stages::{Coding, code};
 
@@ -86,15 +86,15 @@ pub fn ablate(tensor: &Tensor, nmse: f64) -> Result<Vec<Line>, Error> {
 /// entropy-coded.
 fn integers(matrix: &Matrix) -> Vec<Line> {
     const LEVELS: i32 = 127;
-    let aligned = align_to_integers(matrix, Granularity::Tensor, |_| LEVELS);
-    let restored = aligned.restore(matrix.cols, Granularity::Tensor, |_| LEVELS);
+    let count = matrix.values.len();
+    let aligned = align_to_integers(&matrix.values, count, |_| LEVELS);
+    let restored = aligned.restore(count, |_| LEVELS);
     let nmse = nmse(&matrix.values, &restored);
     let mut encoder = Encoder::default();
     let mut tree = Tree::new(8);
     aligned.integers.iter().for_each(|&integer| tree.put(&mut encoder, (integer + 128) as u8));
-    let count = matrix.values.len() as f64;
-    let scale_bits = 16.0 / count;
-    let coded = 8.0 * encoder.finish().len() as f64 / count;
+    let scale_bits = 16.0 / count as f64;
+    let coded = 8.0 * encoder.finish().len() as f64 / count as f64;
     vec![
         Line { step: Some(1), stage: "8-bit integers", bits_per_value: 8.0 + scale_bits, nmse },
         Line { step: Some(2), stage: "+ entropy coding", bits_per_value: coded + scale_bits, nmse },
@@ -227,11 +227,9 @@ mod tests {
     use super::*;
     use crate::{Class, Dtype};
 
-    fn tensor(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f32) -> Tensor {
+    pub(super) fn tensor(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f32) -> Tensor {
         let values: Vec<f32> = (0..rows * cols).map(|i| value(i / cols, i % cols)).collect();
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        Tensor::new("t", Class::Other, Dtype::F32, vec![rows, cols], data).unwrap()
+        Tensor::of_f32("t", Class::Other, Dtype::F32, vec![rows, cols], &values).unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The alignment unit (the paper's Figure 13(a)): floats to integers with a
-//! scale per tensor, row, column or group.
+//! scale per group of consecutive values.
 //!
 //! Works on normalized values; a scale is the largest magnitude of its group
 //! as f16, so a group whose largest value is below 2^−25 of the tensor's
@@ -13,90 +13,37 @@ use super::scalar::Quantizer;
 use super::symbols::{Layout, Symbols};
 use crate::Error;
 
-/// What shares a scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Granularity {
-    Tensor,
-    Row,
-    Column,
-    /// So many consecutive values.
-    Group(usize),
-}
-
-impl Granularity {
-    /// Scales a matrix needs.
-    pub fn groups(self, rows: usize, cols: usize) -> usize {
-        match self {
-            Self::Tensor => 1,
-            Self::Row => rows,
-            Self::Column => cols,
-            Self::Group(size) => (rows * cols).div_ceil(size.max(1)),
-        }
-    }
-
-    /// The scale that the value at `index` uses.
-    #[inline]
-    pub fn group(self, index: usize, cols: usize) -> usize {
-        match self {
-            Self::Tensor => 0,
-            Self::Row => index / cols,
-            Self::Column => index % cols,
-            Self::Group(size) => index / size.max(1),
-        }
-    }
-}
-
 /// Integers in −levels..=levels, and the magnitude that `levels` stands for.
 #[derive(Debug)]
-pub struct Aligned {
+pub(crate) struct Aligned {
     pub integers: Vec<i32>,
     pub scales: Vec<f16>,
 }
 
 /// Rounds each value to the nearest of 2 × levels(group) + 1 evenly spaced
-/// values between the extremes of its group.
-pub fn align_to_integers(
-    matrix: &Matrix,
-    granularity: Granularity,
-    levels: impl Fn(usize) -> i32,
-) -> Aligned {
-    let mut largest = vec![0f32; granularity.groups(matrix.rows, matrix.cols)];
-    for (index, value) in matrix.values.iter().enumerate() {
-        let group = &mut largest[granularity.group(index, matrix.cols)];
-        *group = group.max(value.abs());
+/// values between the extremes of its group of `size` consecutive ones.
+pub(crate) fn align_to_integers(values: &[f32], size: usize, levels: impl Fn(usize) -> i32) -> Aligned {
+    let (mut integers, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
+    for (group, values) in values.chunks(size).enumerate() {
+        let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+        let (levels, scale) = (levels(group), f16::from_f32(largest));
+        let inverse = if scale.to_f32() > 0.0 { levels as f32 / scale.to_f32() } else { 0.0 };
+        let nearest = |value: f32| ((value * inverse).round_ties_even() as i32).clamp(-levels, levels);
+        integers.extend(values.iter().map(|&value| nearest(value)));
+        scales.push(scale);
     }
-    let scales: Vec<f16> = largest.into_iter().map(f16::from_f32).collect();
-    let steps: Vec<(f32, i32)> = scales
-        .iter()
-        .enumerate()
-        .map(|(group, scale)| {
-            let (levels, scale) = (levels(group), scale.to_f32());
-            (if scale > 0.0 { levels as f32 / scale } else { 0.0 }, levels)
-        })
-        .collect();
-    let integers = matrix
-        .values
-        .iter()
-        .enumerate()
-        .map(|(index, &value)| {
-            let (inverse, levels) = steps[granularity.group(index, matrix.cols)];
-            ((value * inverse).round_ties_even() as i32).clamp(-levels, levels)
-        })
-        .collect();
     Aligned { integers, scales }
 }
 
 impl Aligned {
     /// The values that the integers stand for.
-    pub fn restore(&self, cols: usize, granularity: Granularity, levels: impl Fn(usize) -> i32) -> Vec<f32> {
-        let steps: Vec<f32> = self
-            .scales
-            .iter()
-            .enumerate()
-            .map(|(group, scale)| scale.to_f32() / levels(group).max(1) as f32)
-            .collect();
-        let integers = self.integers.iter().enumerate();
-        integers.map(|(index, &integer)| integer as f32 * steps[granularity.group(index, cols)]).collect()
+    pub(crate) fn restore(&self, size: usize, levels: impl Fn(usize) -> i32) -> Vec<f32> {
+        let mut values = Vec::with_capacity(self.integers.len());
+        for (group, (integers, scale)) in self.integers.chunks(size).zip(&self.scales).enumerate() {
+            let step = scale.to_f32() / levels(group).max(1) as f32;
+            values.extend(integers.iter().map(|&integer| integer as f32 * step));
+        }
+        values
     }
 }
 
@@ -149,9 +96,14 @@ pub struct IntGroups {
 }
 
 impl IntGroups {
-    fn granularity(self, cols: usize) -> Granularity {
+    /// Consecutive values that share a scale.
+    fn size(self, cols: usize) -> usize {
         // A scale for each of a few values would outweigh the values.
-        Granularity::Group(self.group.unwrap_or(cols).max(16))
+        self.group.unwrap_or(cols).max(16)
+    }
+
+    fn groups(self, rows: usize, cols: usize) -> usize {
+        (rows * cols).div_ceil(self.size(cols))
     }
 
     fn mix(self, knob: f64, placement: Placement) -> Mix {
@@ -182,32 +134,29 @@ impl Quantizer for IntGroups {
 
     fn quantize(&self, matrix: &Matrix, knob: f64, placement: Placement) -> Symbols {
         let mix = self.mix(knob, placement);
-        let granularity = self.granularity(matrix.cols);
-        let levels = self.levels(mix, granularity.groups(matrix.rows, matrix.cols));
-        let aligned = align_to_integers(matrix, granularity, levels);
+        let levels = self.levels(mix, self.groups(matrix.rows, matrix.cols));
+        let aligned = align_to_integers(&matrix.values, self.size(matrix.cols), levels);
         let mut side = mix.to_bytes().to_vec();
         side.extend(aligned.scales.iter().flat_map(|scale| scale.to_le_bytes()));
         Symbols { side, codes: aligned.integers.iter().map(|&integer| (integer + CENTRE) as u8).collect() }
     }
 
     fn side_len(&self, rows: usize, cols: usize) -> usize {
-        Mix::BYTES + 2 * self.granularity(cols).groups(rows, cols)
+        Mix::BYTES + 2 * self.groups(rows, cols)
     }
 
     fn layout(&self, side: &[u8], rows: usize, cols: usize) -> Result<Layout, Error> {
-        let granularity = self.granularity(cols);
-        let Granularity::Group(group) = granularity else { return Err(Error::corrupt(0, "no groups")) };
-        let groups = granularity.groups(rows, cols);
+        let groups = self.groups(rows, cols);
         let levels = self.levels(Mix::read(side)?, groups);
         let width = |group| (2 * levels(group) as u32 + 1).next_power_of_two().trailing_zeros() as u8;
-        Ok(Layout { group, widths: (0..groups).map(width).collect(), centre: CENTRE as u8 })
+        let widths = (0..groups).map(width).collect();
+        Ok(Layout { group: self.size(cols), widths, centre: CENTRE as u8 })
     }
 
     fn dequantize(&self, symbols: &Symbols, rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
         let mix = Mix::read(&symbols.side)?;
         let (scales, _) = symbols.side[Mix::BYTES..].as_chunks::<2>();
-        let granularity = self.granularity(cols);
-        let groups = granularity.groups(rows, cols);
+        let groups = self.groups(rows, cols);
         if scales.len() != groups {
             return Err(Error::corrupt(Mix::BYTES, "another number of scales than groups"));
         }
@@ -215,7 +164,7 @@ impl Quantizer for IntGroups {
             integers: symbols.codes.iter().map(|&code| i32::from(code) - CENTRE).collect(),
             scales: scales.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect(),
         };
-        Ok(aligned.restore(cols, granularity, self.levels(mix, groups)))
+        Ok(aligned.restore(self.size(cols), self.levels(mix, groups)))
     }
 }
 
@@ -245,16 +194,13 @@ mod tests {
         fn no_value_moves_by_more_than_half_a_step(
             values in prop::collection::vec(-1f32..1.0, 1..300),
             levels in 1i32..32768,
-            which in 0usize..4,
+            size in 1usize..400,
         ) {
-            let cols = values.len().min(7);
-            let rows = values.len() / cols;
-            let matrix = Matrix { rows, cols, values: values[..rows * cols].to_vec() };
-            let granularity = [Granularity::Tensor, Granularity::Row, Granularity::Column, Granularity::Group(5)][which];
-            let aligned = align_to_integers(&matrix, granularity, |_| levels);
-            let restored = aligned.restore(cols, granularity, |_| levels);
-            for (index, (a, b)) in matrix.values.iter().zip(&restored).enumerate() {
-                let scale = aligned.scales[granularity.group(index, cols)].to_f32();
+            let aligned = align_to_integers(&values, size, |_| levels);
+            let restored = aligned.restore(size, |_| levels);
+            prop_assert_eq!(restored.len(), values.len());
+            for (index, (a, b)) in values.iter().zip(&restored).enumerate() {
+                let scale = aligned.scales[index / size].to_f32();
                 // f16 rounds the scale itself by at most one part in 2048.
                 let bound = scale * (0.5 / levels as f32 + 1.0 / 2047.0) + 1e-7;
                 prop_assert!((a - b).abs() <= bound, "{a} became {b}, step {}", scale / levels as f32);

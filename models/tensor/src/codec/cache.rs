@@ -12,7 +12,7 @@ mod quantizer;
 mod turboquant;
 
 use super::contract::missed;
-use super::lossy::{HEADER, normalize, restored_finite};
+use super::lossy::{HEADER, restored_finite};
 use super::{Encoded, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::{Quantizer, Refusal, Side};
@@ -50,21 +50,17 @@ impl TensorCodec for Cache {
         let Rate::Bits(bits) = target else {
             return Err(refuse("it has bits per value, and no other target".into()));
         };
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
         let most = ((bits + SLACK_BITS) * tensor.len() as f64 / 8.0).floor() as usize;
-        let coded = self.0.encode(&matrix, Side::of(tensor.name()), most.saturating_sub(HEADER));
-        let coded = coded.map_err(|refusal| match refusal {
-            Refusal::Bytes(least) => {
-                let least = 8.0 * (least + HEADER) as f64 / tensor.len() as f64;
-                refuse(format!("all counted it takes {least:.3} bits/value or more here"))
-            }
-            Refusal::Wide(most) => refuse(format!("it plans rows of up to {most} values")),
-        })?;
-        let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(coded);
-        Ok(Encoded::like(tensor, bytes))
+        Encoded::of_normalized(tensor, |matrix| {
+            let coded = self.0.encode(&matrix, Side::of(tensor.name()), most.saturating_sub(HEADER));
+            coded.map_err(|refusal| match refusal {
+                Refusal::Bytes(least) => {
+                    let least = 8.0 * (least + HEADER) as f64 / tensor.len() as f64;
+                    refuse(format!("all counted it takes {least:.3} bits/value or more here"))
+                }
+                Refusal::Wide(most) => refuse(format!("it plans rows of up to {most} values")),
+            })
+        })
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -91,9 +87,7 @@ mod tests {
     }
 
     pub(super) fn tensor(name: &str, values: &[f32], cols: usize) -> Tensor {
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(values, &mut data);
-        Tensor::new(name, Class::KvCache, Dtype::F32, vec![values.len() / cols, cols], data).unwrap()
+        Tensor::of_f32(name, Class::KvCache, Dtype::F32, vec![values.len() / cols, cols], values).unwrap()
     }
 
     pub(super) fn nmse(codec: &str, tensor: &Tensor, bits: f64) -> f64 {
@@ -141,8 +135,7 @@ mod tests {
                     let length = encoded.bytes.len();
                     let near = (1..length.min(64)).chain(length.saturating_sub(32).max(1)..length);
                     for cut in near.chain((1..length).step_by(step)) {
-                        let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };
-                        assert!(codec.decode(&short).is_err(), "{name} {rows}×{cols}: {cut}");
+                        assert!(codec.decode(&encoded.cut(cut)).is_err(), "{name} {rows}×{cols}: {cut}");
                     }
                     // Whatever a damaged byte makes of it, it is values of that shape or an error.
                     for at in 2..encoded.bytes.len().min(40) {

@@ -9,17 +9,12 @@ use crate::{Class, Dtype, Error, LimitingFactor, Tensor};
 
 /// What a codec says that came as near to a target as it can, and not there.
 pub(crate) fn missed(target: Rate, tensor: &Tensor, codec: String, reason: impl Into<Box<str>>) -> Error {
-    Error::Unreachable {
-        name: tensor.name().to_owned(),
-        codec,
-        target: target.to_string(),
-        limiting_factor: match target {
-            Rate::Bits(_) => LimitingFactor::Rate,
-            Rate::Nmse(_) => LimitingFactor::Error,
-            _ => LimitingFactor::Target,
-        },
-        reason: reason.into(),
-    }
+    let limiting_factor = match target {
+        Rate::Bits(_) => LimitingFactor::Rate,
+        Rate::Nmse(_) => LimitingFactor::Error,
+        _ => LimitingFactor::Target,
+    };
+    Error::unreachable(tensor.name(), codec, target, limiting_factor, reason)
 }
 
 /// A target in a sentence: bits that headers have been taken from have too many digits.
@@ -62,6 +57,12 @@ impl Encoded {
         }
     }
 
+    /// Its first bytes alone.
+    #[cfg(test)]
+    pub(crate) fn cut(&self, bytes: usize) -> Self {
+        Self { bytes: self.bytes[..bytes].to_vec(), ..self.clone() }
+    }
+
     /// An error where bytes are not those of as many values.
     pub(crate) fn fits(&self, out: &[u8]) -> Result<(), Error> {
         let bytes = self.values() * self.dtype.bytes();
@@ -76,13 +77,10 @@ impl Encoded {
     pub(crate) fn within(self, target: Rate, codec: String, needs: &str) -> Result<Self, Error> {
         let found = self.bits_per_value();
         match target {
-            Rate::Bits(bits) if found > bits => Err(Error::Unreachable {
-                name: self.name,
-                codec,
-                target: target.to_string(),
-                limiting_factor: LimitingFactor::Rate,
-                reason: format!("{needs} {found:.3} bits/value here").into(),
-            }),
+            Rate::Bits(bits) if found > bits => {
+                let reason = format!("{needs} {found:.3} bits/value here");
+                Err(Error::unreachable(&self.name, codec, target, LimitingFactor::Rate, reason))
+            }
             _ => Ok(self),
         }
     }
@@ -132,13 +130,8 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
         target: Rate,
         _moments: Moments<'_>,
     ) -> Result<Encoded, Error> {
-        Err(Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: LimitingFactor::Target,
-            reason: "it takes no moments of a layer's inputs".into(),
-        })
+        let reason = "it takes no moments of a layer's inputs";
+        Err(Error::unreachable(tensor.name(), self.name(), target, LimitingFactor::Target, reason))
     }
 
     /// The tensor that [`TensorCodec::encode`] promised.
@@ -158,9 +151,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// What coding did to a tensor's values, measured on what [`TensorCodec::decode`] makes of them.
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
-        let mut sums = MetricSums::default();
-        sums.add_tensors(tensor, &self.decode(encoded)?);
-        Ok(sums)
+        Ok(MetricSums::between(tensor, &self.decode(encoded)?))
     }
 
     /// As [`TensorCodec::encode`], and what coding did to the values: measured on the reconstruction where an

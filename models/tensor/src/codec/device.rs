@@ -9,27 +9,10 @@ use std::sync::{Arc, OnceLock};
 use trinity_codec::line::{Cpu, Device};
 
 static CHOSEN: OnceLock<Arc<dyn Device>> = OnceLock::new();
-static ENCODED: Counts = Counts::new();
-static DECODED: Counts = Counts::new();
-
-/// Streams by who coded them.
-struct Counts {
-    on_device: AtomicUsize,
-    on_cpu: AtomicUsize,
-}
-
-impl Counts {
-    const fn new() -> Self {
-        Self { on_device: AtomicUsize::new(0), on_cpu: AtomicUsize::new(0) }
-    }
-
-    fn snapshot(&self) -> StreamCounts {
-        StreamCounts {
-            on_device: self.on_device.load(Ordering::Relaxed),
-            on_cpu: self.on_cpu.load(Ordering::Relaxed),
-        }
-    }
-}
+/// Streams by who coded them: the processor, the device.
+type Counts = [AtomicUsize; 2];
+static ENCODED: Counts = [const { AtomicUsize::new(0) }; 2];
+static DECODED: Counts = [const { AtomicUsize::new(0) }; 2];
 
 /// Has streams of the line-rate codec coded by a device from here on; the one
 /// that was chosen before, if any, stays, and is given back as an error.
@@ -53,25 +36,29 @@ pub struct StreamCounts {
 
 /// What was encoded so far.
 pub fn encoded_counts() -> StreamCounts {
-    ENCODED.snapshot()
+    snapshot(&ENCODED)
 }
 
 /// What was decoded so far, to measure what was encoded too.
 pub fn decoded_counts() -> StreamCounts {
-    DECODED.snapshot()
+    snapshot(&DECODED)
 }
 
-/// Counts a stream that was encoded, by the device or by the processor.
-pub(super) fn count_encoded(on_device: bool) {
+fn snapshot(counts: &Counts) -> StreamCounts {
+    let [on_cpu, on_device] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+    StreamCounts { on_device, on_cpu }
+}
+
+/// Counts a stream that was encoded, by the device or by the processor; zeros have none.
+pub(super) fn count_encoded(on_device: Option<bool>) {
     count(&ENCODED, on_device);
 }
 
 /// Counts a stream that was decoded.
-pub(super) fn count_decoded(on_device: bool) {
+pub(super) fn count_decoded(on_device: Option<bool>) {
     count(&DECODED, on_device);
 }
 
-fn count(counts: &Counts, on_device: bool) {
-    let count = if on_device { &counts.on_device } else { &counts.on_cpu };
-    count.fetch_add(1, Ordering::Relaxed);
+fn count(counts: &Counts, on_device: Option<bool>) {
+    on_device.map(|on_device| counts[usize::from(on_device)].fetch_add(1, Ordering::Relaxed));
 }

@@ -97,23 +97,13 @@ const SLOW: [Ffmpeg; 3] = [
 /// step of ten bits at four times the index (AV1 clause 7.12.2). QPs below 8
 /// all give the same stream. At 128, a step is that of QP 4.
 fn svt_steps() -> Vec<Step> {
-    const AC_STEPS: [(i32, f64); 14] = [
-        (8, 122.0),
-        (12, 195.0),
-        (16, 267.0),
-        (20, 337.0),
-        (24, 409.0),
-        (28, 539.0),
-        (32, 700.0),
-        (36, 922.0),
-        (40, 1218.0),
-        (44, 1631.0),
-        (48, 2199.0),
-        (52, 2971.0),
-        (56, 4028.0),
-        (60, 5476.0),
+    // Of QPs 8, 12 and so on to 60.
+    const AC_STEPS: [f64; 14] = [
+        122.0, 195.0, 267.0, 337.0, 409.0, 539.0, 700.0, 922.0, 1218.0, 1631.0, 2199.0, 2971.0, 4028.0,
+        5476.0,
     ];
-    AC_STEPS.map(|(qp, step)| Step { qp, even_qp: 4.0 + 6.0 * (step / 128.0).log2() }).into()
+    let steps = (8..).step_by(4).zip(AC_STEPS);
+    steps.map(|(qp, step): (i32, f64)| Step { qp, even_qp: 4.0 + 6.0 * (step / 128.0).log2() }).collect()
 }
 
 /// libaom derives a key frame's index from its QP by rules of its own; these
@@ -145,6 +135,7 @@ impl Ffmpeg {
     fn run(&self, arguments: &[String], input: &[u8]) -> Result<Vec<u8>, Error> {
         let failed =
             |problem: String| Error::External { program: format!("ffmpeg ({})", self.encoder), problem };
+        let said = |error: std::io::Error| failed(error.to_string());
         let mut child = Command::new("ffmpeg")
             .args(["-hide_banner", "-loglevel", "error", "-threads", "1"])
             .args(arguments)
@@ -152,7 +143,7 @@ impl Ffmpeg {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(said)?;
         let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -166,8 +157,8 @@ impl Ffmpeg {
             scope.spawn(|| stderr.read_to_string(&mut message));
             stdout.read_to_end(&mut output)
         });
-        let status = child.wait().map_err(|error| failed(error.to_string()))?;
-        read.map_err(|error| failed(error.to_string()))?;
+        let status = child.wait().map_err(said)?;
+        read.map_err(said)?;
         if !status.success() {
             return Err(failed(format!("{status}: {}", message.lines().last().unwrap_or("no message"))));
         }
@@ -193,29 +184,14 @@ impl FrameCodec for Ffmpeg {
         let Some(first) = frames.first() else { return Ok(Vec::new()) };
         let mut raw = Vec::new();
         frames.iter().for_each(|frame| frame.write_raw(&mut raw));
-        let size = format!("{}x{}", first.width(), first.height());
-        let mut arguments: Vec<String> = [
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            self.pixels,
-            "-s",
-            &size,
-            "-r",
-            "1",
-            "-i",
-            "-",
-            "-c:v",
-            self.encoder,
-            "-threads",
-            "1",
-        ]
-        .map(String::from)
-        .into();
+        let (width, height, pixels, encoder) = (first.width(), first.height(), self.pixels, self.encoder);
+        let input = format!("-f rawvideo -pix_fmt {pixels} -s {width}x{height} -r 1 -i -");
+        let output = format!("-c:v {encoder} -threads 1");
+        let plain = input.split(' ').chain(output.split(' ')).map(String::from);
         let own = self.effort.iter().chain(self.arguments);
-        arguments.extend(own.map(|argument| argument.replace("QP", &qp.to_string())));
-        arguments.extend(["-f", self.format, "-"].map(String::from));
-        self.run(&arguments, &raw)
+        let own = own.map(|argument| argument.replace("QP", &qp.to_string()));
+        let ends = ["-f", self.format, "-"].map(String::from);
+        self.run(&plain.chain(own).chain(ends).collect::<Vec<_>>(), &raw)
     }
 
     fn decode(&self, stream: &[u8], (width, height): (usize, usize)) -> Result<Vec<Frame>, Error> {

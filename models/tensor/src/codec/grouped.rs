@@ -6,7 +6,7 @@ use half::f16;
 use nalgebra::DMatrix;
 
 use super::contract::missed;
-use super::lossy::{normalize, restored_finite};
+use super::lossy::restored_finite;
 use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 
@@ -166,7 +166,7 @@ impl Grouped {
     /// The values of a matrix that is rows × cols, row by row.
     fn values_of(bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
         if bytes.get(1).is_some_and(|flags| flags & TRANSPOSED != 0) {
-            return Ok(transposed(&Self::from_bytes(bytes, cols, rows)?.values(), cols, rows));
+            return Ok(transposed(&Self::from_bytes(bytes, cols, rows)?.values(), rows));
         }
         Ok(Self::from_bytes(bytes, rows, cols)?.values())
     }
@@ -202,9 +202,9 @@ impl Grouped {
     }
 }
 
-/// The columns of a matrix as rows.
-fn transposed(values: &[f32], rows: usize, cols: usize) -> Vec<f32> {
-    (0..rows * cols).map(|i| values[i % rows * cols + i / rows]).collect()
+/// Rows of `cols` values the other way round.
+pub(super) fn transposed(values: &[f32], cols: usize) -> Vec<f32> {
+    (0..cols).flat_map(|col| values.iter().skip(col).step_by(cols).copied()).collect()
 }
 
 /// The moments of those inputs alone, out of the moments of all; nothing where they are not all there.
@@ -306,7 +306,7 @@ fn awq(width: u32, cols: usize, values: &[f32], moments: &[f32]) -> Grouped {
 pub(crate) struct Calibrated(pub Method);
 
 impl Calibrated {
-    fn refuse(&self, tensor: &Tensor, target: Rate, reason: String) -> Error {
+    fn refuse(&self, tensor: &Tensor, target: Rate, reason: impl Into<Box<str>>) -> Error {
         missed(target, tensor, self.name(), reason)
     }
 }
@@ -326,45 +326,33 @@ impl TensorCodec for Calibrated {
 
     fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let reason = "it rounds a layer's weights for what the layer reads, which a calibration says";
-        Err(self.refuse(tensor, target, reason.to_owned()))
+        Err(self.refuse(tensor, target, reason))
     }
 
     fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
         let Rate::Bits(bits) = target else {
-            return Err(self.refuse(
-                tensor,
-                target,
-                "it has whole bits per value, and no other target".into(),
-            ));
+            return Err(self.refuse(tensor, target, "it has whole bits per value, and no other target"));
         };
         let Some(width) = width_within(bits) else {
             let least = bits_per_value(*WIDTHS.start());
             let reason = format!("with its scales it takes {least:.2} bits/value or more");
             return Err(self.refuse(tensor, target, reason));
         };
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
-        // Groups go along a layer's inputs.
-        let (values, inputs) = match moments.inputs {
-            Inputs::Columns => (matrix.values, 0..matrix.cols),
-            Inputs::Rows { first } => (
-                transposed(&matrix.values, matrix.rows, matrix.cols),
-                first..first.saturating_add(matrix.rows),
-            ),
-        };
-        let count = inputs.len();
-        let Some(own) = moments_of(inputs, moments.values) else {
-            let reason = format!("{} moments for {count} inputs", moments.values.len());
-            return Err(self.refuse(tensor, target, reason));
-        };
-        let quantized = self
-            .0
-            .quantize(width, count, &values, &own)
-            .map_err(|reason| self.refuse(tensor, target, reason))?;
-        let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(quantized.to_bytes(moments.inputs));
-        Ok(Encoded::like(tensor, bytes))
+        Encoded::of_normalized(tensor, |matrix| {
+            // Groups go along a layer's inputs.
+            let (values, inputs) = match moments.inputs {
+                Inputs::Columns => (matrix.values, 0..matrix.cols),
+                Inputs::Rows { first } => {
+                    (transposed(&matrix.values, matrix.cols), first..first.saturating_add(matrix.rows))
+                }
+            };
+            let count = inputs.len();
+            let own = moments_of(inputs, moments.values)
+                .ok_or_else(|| format!("{} moments for {count} inputs", moments.values.len()));
+            let quantized = own.and_then(|own| self.0.quantize(width, count, &values, &own));
+            let quantized = quantized.map_err(|reason| self.refuse(tensor, target, reason))?;
+            Ok(quantized.to_bytes(moments.inputs))
+        })
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -374,8 +362,13 @@ impl TensorCodec for Calibrated {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lossy::normalize;
     use super::*;
     use crate::{Class, Dtype};
+
+    fn tensor(values: &[f32], shape: [usize; 2]) -> Tensor {
+        Tensor::of_f32("w", Class::Weight, Dtype::F32, shape.to_vec(), values).unwrap()
+    }
 
     fn wave(count: usize) -> Vec<f32> {
         (0..count).map(|i| (i as f32 * 1.7).sin() + 0.3 * (i as f32 * 0.31).cos()).collect()
@@ -415,31 +408,21 @@ mod tests {
     fn a_weight_whose_rows_are_inputs_is_rounded_as_its_transpose() {
         let (outputs, inputs) = (12, 160);
         let (values, moments) = (wave(outputs * inputs), moments(inputs));
-        let tensor = |values: &[f32], shape: [usize; 2]| {
-            let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            Tensor::new("w", Class::Weight, Dtype::F32, shape.to_vec(), data).unwrap()
-        };
         let plain = tensor(&values, [outputs, inputs]);
-        let turned = tensor(&transposed(&values, outputs, inputs), [inputs, outputs]);
-        let decoded = |codec: &Calibrated, encoded: &Encoded| -> Vec<f32> {
-            let decoded = codec.decode(encoded).unwrap();
-            let mut values = vec![0.0; decoded.len()];
-            decoded.dtype().to_f32(decoded.data(), &mut values);
-            values
-        };
+        let turned = tensor(&transposed(&values, inputs), [inputs, outputs]);
+        let decoded = |codec: &Calibrated, encoded: &Encoded| codec.decode(encoded).unwrap().to_f32();
         for method in Method::ALL {
             let (codec, target) = (Calibrated(method), Rate::Bits(bits_per_value(3)));
             let rows = |first| Moments { inputs: Inputs::Rows { first }, values: &moments };
             let first = codec.encode_weighted(&plain, target, Moments::of_columns(&moments)).unwrap();
             let second = codec.encode_weighted(&turned, target, rows(0)).unwrap();
-            assert_eq!(decoded(&codec, &second), transposed(&decoded(&codec, &first), outputs, inputs));
+            assert_eq!(decoded(&codec, &second), transposed(&decoded(&codec, &first), inputs));
             // A slab that begins with a later input has the moments of its own, and no more than there are.
-            let half = tensor(&transposed(&values, outputs, inputs)[80 * outputs..], [80, outputs]);
+            let half = tensor(&transposed(&values, inputs)[80 * outputs..], [80, outputs]);
             assert!(codec.decode(&codec.encode_weighted(&half, target, rows(80)).unwrap()).is_ok());
             assert!(codec.encode_weighted(&half, target, rows(81)).is_err());
             for cut in 2..second.bytes.len() {
-                let short = Encoded { bytes: second.bytes[..cut].to_vec(), ..second.clone() };
-                assert!(codec.decode(&short).is_err(), "{method:?}: {cut}");
+                assert!(codec.decode(&second.cut(cut)).is_err(), "{method:?}: {cut}");
             }
         }
     }
@@ -447,8 +430,7 @@ mod tests {
     #[test]
     fn streams_come_back_and_cut_ones_are_errors() {
         let (rows, cols) = (12, 160);
-        let data = wave(rows * cols).iter().flat_map(|v| v.to_le_bytes()).collect();
-        let tensor = Tensor::new("w", Class::Weight, Dtype::F32, vec![rows, cols], data).unwrap();
+        let tensor = tensor(&wave(rows * cols), [rows, cols]);
         for method in Method::ALL {
             let codec = Calibrated(method);
             for width in [2, 3, 4, 8] {
@@ -463,8 +445,7 @@ mod tests {
                 assert_eq!(read.values(), quantized.values(), "{method:?} {width}");
                 assert!(codec.decode(&encoded).is_ok());
                 for cut in 2..encoded.bytes.len() {
-                    let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };
-                    assert!(codec.decode(&short).is_err(), "{method:?} {width}: {cut}");
+                    assert!(codec.decode(&encoded.cut(cut)).is_err(), "{method:?} {width}: {cut}");
                 }
             }
             assert!(codec.encode(&tensor, Rate::Bits(4.0)).is_err());

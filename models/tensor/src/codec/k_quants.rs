@@ -98,7 +98,7 @@ impl MatrixCodec for Blocks {
         true
     }
 
-    fn encode(&self, matrix: &Matrix, _knob: f64) -> Result<Vec<u8>, Error> {
+    fn encode(&self, matrix: &Matrix, _knob: f64, _choice: u8) -> Result<Vec<u8>, Error> {
         Ok(self.0.encode(&matrix.values))
     }
 

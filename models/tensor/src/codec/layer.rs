@@ -12,7 +12,7 @@ mod watersic;
 use nalgebra::DMatrix;
 
 use super::contract::missed;
-use super::lossy::{HEADER, normalize, restored_finite};
+use super::lossy::{HEADER, restored_finite};
 use super::{Encoded, Inputs, Moments, Rate, TensorCodec};
 use crate::{Error, Tensor};
 use quantizer::Quantizer;
@@ -35,8 +35,7 @@ impl Layer {
         self.0.rate_within(bits)
     }
 
-    fn refuse(&self, tensor: &Tensor, target: Rate, reason: impl Into<String>) -> Error {
-        let reason: String = reason.into();
+    fn refuse(&self, tensor: &Tensor, target: Rate, reason: &str) -> Error {
         missed(target, tensor, self.name(), reason)
     }
 }
@@ -66,20 +65,18 @@ impl TensorCodec for Layer {
         if self.0.rate_within(bits).is_none() {
             return Err(self.refuse(tensor, target, "that is too few for it"));
         }
-        let Some((matrix, exponent)) = normalize(tensor)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
-        let cols = matrix.cols;
-        if moments.inputs != Inputs::Columns || moments.values.len() != cols * cols {
-            return Err(self.refuse(tensor, target, "it takes moments of inputs that are columns"));
-        }
-        let known = DMatrix::from_fn(cols, cols, |i, j| f64::from(moments.values[i * cols + j]));
         // A hair above, so that a rate that was printed is enough.
         let most = ((bits + 5e-3) * tensor.len() as f64 / 8.0) as usize;
-        let coded = self.0.encode(&matrix, &known, most.saturating_sub(HEADER));
-        let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(coded.ok_or_else(|| self.refuse(tensor, target, "its moments have no inverse"))?);
-        Encoded::like(tensor, bytes).within(Rate::Bits(bits + 5e-3), self.name(), "with its scales it takes")
+        let encoded = Encoded::of_normalized(tensor, |matrix| {
+            let cols = matrix.cols;
+            if moments.inputs != Inputs::Columns || moments.values.len() != cols * cols {
+                return Err(self.refuse(tensor, target, "it takes moments of inputs that are columns"));
+            }
+            let known = DMatrix::from_fn(cols, cols, |i, j| f64::from(moments.values[i * cols + j]));
+            let coded = self.0.encode(&matrix, &known, most.saturating_sub(HEADER));
+            coded.ok_or_else(|| self.refuse(tensor, target, "its moments have no inverse"))
+        })?;
+        encoded.within(Rate::Bits(bits + 5e-3), self.name(), "with its scales it takes")
     }
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
@@ -100,9 +97,7 @@ mod tests {
     }
 
     pub(super) fn tensor(values: &[f32], cols: usize) -> Tensor {
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(values, &mut data);
-        Tensor::new("w", Class::Weight, Dtype::F32, vec![values.len() / cols, cols], data).unwrap()
+        Tensor::of_f32("w", Class::Weight, Dtype::F32, vec![values.len() / cols, cols], values).unwrap()
     }
 
     /// Inputs of which neighbours lean on each other, or none does.
@@ -125,9 +120,7 @@ mod tests {
         cols: usize,
         moments: &[f32],
     ) -> (f64, f64) {
-        let decoded = codec.decode(encoded).unwrap();
-        let mut back = vec![0f32; values.len()];
-        decoded.dtype().to_f32(decoded.data(), &mut back);
+        let back = codec.decode(encoded).unwrap().to_f32();
         let known = DMatrix::from_fn(cols, cols, |i, j| f64::from(moments[i * cols + j]));
         let cost = |rows: Vec<f64>| {
             let rows = DMatrix::from_vec(cols, values.len() / cols, rows);
@@ -161,8 +154,7 @@ mod tests {
             let encoded = codec.encode_weighted(&tensor, Rate::Bits(3.3), known).unwrap();
             assert_eq!(codec.decode(&encoded).unwrap().shape(), tensor.shape());
             for cut in 1..encoded.bytes.len().min(60) {
-                let short = Encoded { bytes: encoded.bytes[..cut].to_vec(), ..encoded.clone() };
-                assert!(codec.decode(&short).is_err(), "{name}: {cut}");
+                assert!(codec.decode(&encoded.cut(cut)).is_err(), "{name}: {cut}");
             }
             for at in 2..encoded.bytes.len() {
                 let mut bytes = encoded.bytes.clone();

@@ -109,48 +109,36 @@ impl Line {
     }
 
     /// The stream of a matrix, as it is folded, and where the encoder is to be watched what it did to every tile.
-    fn stream(
-        &self,
-        matrix: &Normalized<'_>,
-        target: Rate,
-        watch: Option<&Watch>,
-    ) -> Result<(Vec<u8>, Option<Vec<TileError>>), trinity_codec::line::Error> {
-        let shape = folded(matrix.rows, matrix.cols);
-        let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
-        let (values, options) = (matrix.values, &self.options);
-        if let Some(watch) = watch {
-            let observe = |tile: &CodedTile<'_>| watch.see(tile);
-            return encode_observed(values, shape, target, options, &settings, &observe)
-                .map(|(bytes, tiles)| (bytes, Some(tiles)));
-        }
-        encode_on(device(), &values.numbers(), shape, target, options, &settings).map(|bytes| (bytes, None))
-    }
-
     fn attempt(
         &self,
         tensor: &Tensor,
         matrix: &Normalized<'_>,
         target: Rate,
         watch: Option<&Watch>,
-    ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
-        let (stream, tiles) = self.stream(matrix, target, watch).map_err(|error| match error {
-            trinity_codec::line::Error::Device { device, reason } => {
-                Error::External { program: device, problem: reason }
+    ) -> Result<Observed, Error> {
+        use trinity_codec::line::Error as LineError;
+        let shape = folded(matrix.rows, matrix.cols);
+        let settings = Settings { tile_budget: self.tile_budget, ..Settings::default() };
+        let (values, options) = (matrix.values, &self.options);
+        let coded = match watch {
+            Some(watch) => {
+                let observe = |tile: &CodedTile<'_>| watch.see(tile);
+                encode_observed(values, shape, target, options, &settings, &observe)
+                    .map(|(stream, tiles)| (stream, Some(tiles)))
             }
-            error => Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: in_words(target),
-                limiting_factor: match (&error, target) {
-                    (trinity_codec::line::Error::Unreachable { .. }, Rate::Bits(_)) => LimitingFactor::Rate,
-                    (trinity_codec::line::Error::Unreachable { .. }, Rate::Nmse(_)) => LimitingFactor::Error,
-                    _ => LimitingFactor::Shape,
-                },
-                reason: error.to_string().into(),
-            },
+            None => encode_on(device(), &values.numbers(), shape, target, options, &settings)
+                .map(|stream| (stream, None)),
+        };
+        let (stream, tiles) = coded.map_err(|error| {
+            let factor = match (&error, target) {
+                (LineError::Device { .. }, _) => return damaged(error),
+                (LineError::Unreachable { .. }, Rate::Bits(_)) => LimitingFactor::Rate,
+                (LineError::Unreachable { .. }, Rate::Nmse(_)) => LimitingFactor::Error,
+                _ => LimitingFactor::Shape,
+            };
+            Error::unreachable(tensor.name(), self.name(), in_words(target), factor, error.to_string())
         })?;
-        let mut bytes = tag::of_line(matrix.exponent).to_vec();
-        bytes.extend(stream);
+        let bytes = [&tag::tagged(tag::LINE, matrix.exponent)[..], &stream].concat();
         Ok((Encoded::like(tensor, bytes), tiles))
     }
 
@@ -161,7 +149,7 @@ impl Line {
         normalized: &Normalized<'_>,
         target: Rate,
         measured: bool,
-    ) -> Result<(Encoded, Option<Vec<TileError>>), Error> {
+    ) -> Result<Observed, Error> {
         match target {
             Rate::Bits(bits) => {
                 let asked = behind_header(bits, tensor);
@@ -244,13 +232,13 @@ impl TensorCodec for Line {
 
     fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let (encoded, _) = self.encode_best(tensor, target, false)?;
-        is_ours(&encoded).into_iter().for_each(count_encoded);
+        count_encoded(is_ours(&encoded));
         Ok(encoded)
     }
 
     fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let (encoded, sums) = self.encode_best(tensor, target, true)?;
-        is_ours(&encoded).into_iter().for_each(count_encoded);
+        count_encoded(is_ours(&encoded));
         let sums = sums.map_or_else(|| self.measure(tensor, &encoded), Ok)?;
         Ok((encoded, sums))
     }
@@ -273,7 +261,7 @@ impl TensorCodec for Line {
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         let decoded = self.decode_any(encoded)?;
-        is_ours(encoded).into_iter().for_each(count_decoded);
+        count_decoded(is_ours(encoded));
         Ok(decoded)
     }
 
@@ -281,7 +269,7 @@ impl TensorCodec for Line {
         encoded.fits(out)?;
         if is_ours(encoded) == Some(true) && device().kind() == Cpu.kind() {
             decoded_by_strips(encoded, out)?;
-            count_decoded(true);
+            count_decoded(Some(true));
         } else {
             out.copy_from_slice(self.decode(encoded)?.data());
         }
@@ -289,16 +277,11 @@ impl TensorCodec for Line {
     }
 
     fn measure(&self, tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, Error> {
-        if is_ours(encoded) == Some(true) {
-            return if is_watched(tensor) {
-                measured_by_strips(tensor, encoded)
-            } else {
-                measured_as(tensor, encoded, normalized(encoded)?)
-            };
+        match is_ours(encoded) {
+            Some(true) if is_watched(tensor) => measured_by_strips(tensor, encoded),
+            Some(true) => measured_as(tensor, encoded, normalized(encoded)?),
+            _ => Ok(MetricSums::between(tensor, &self.decode_any(encoded)?)),
         }
-        let mut sums = MetricSums::default();
-        sums.add_tensors(tensor, &self.decode_any(encoded)?);
-        Ok(sums)
     }
 
     fn stages(&self, tensor: &Tensor, target: Rate) -> Result<Vec<StageCost>, Error> {
@@ -344,12 +327,12 @@ impl Line {
         target: Rate,
         measured: bool,
     ) -> Result<(Encoded, Option<MetricSums>), Error> {
-        let ours = self.encode_line(tensor, matrix, target, measured);
-        let (ours, tiles) = match ours {
+        let (ours, tiles) = match self.encode_line(tensor, matrix, target, measured) {
             Ok((ours, tiles)) => (Ok(ours), tiles),
             Err(error) => (Err(error), None),
         };
-        let sums = || tiles.as_deref().map(summed);
+        // In the order of tiles, whoever finished first.
+        let sums = || Some(MetricSums::merged(tiles.as_ref()?.iter().map(|tile| &tile.sums)));
         let tried = match &ours {
             // An arithmetic coder knows no tiles, and gates have none.
             _ if self.tile_budget.is_some() || self.options.fixed.gates => false,
@@ -381,7 +364,7 @@ impl Line {
                 Trinity::of_stored(&self.name, self.basis.clone()).decode(encoded)
             }
             Some(slab) if slab.kind == Kind::Uniform => {
-                Lossy(Uniform).decode(&untagged(encoded, slab.exponent))
+                Lossy(Uniform).decode(&headed(encoded.clone(), |_| slab.exponent.to_le_bytes()))
             }
             _ => denormalized(encoded, normalized(encoded)?),
         }
@@ -398,7 +381,7 @@ struct Normalized<'a> {
 
 /// Whether an encoder can be watched, and streams measured strip by strip: on this CPU, for formats that f32 holds.
 fn is_watched(tensor: &Tensor) -> bool {
-    !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64) && device().kind() == Cpu.kind()
+    !tensor.dtype().is_wide() && device().kind() == Cpu.kind()
 }
 
 /// The strips of which it is estimated what a uniform quantizer would take.
@@ -406,6 +389,9 @@ fn estimated(strips: usize, values: usize) -> impl Iterator<Item = usize> {
     let wanted = (ESTIMATED * strips).div_ceil(values).max(strips.div_ceil(ESTIMATED_SHARE)).min(strips);
     (0..wanted).map(move |share| (2 * share + 1) * strips / (2 * wanted))
 }
+
+/// A coded tensor, and what coding did to each tile where that was watched.
+type Observed = (Encoded, Option<Vec<TileError>>);
 
 /// What is to be told of tiles while they are coded.
 struct Watch {
@@ -438,28 +424,21 @@ impl Watch {
     }
 }
 
-/// In the order of tiles, whoever finished first.
-fn summed(tiles: &[TileError]) -> MetricSums {
-    let mut sums = MetricSums::default();
-    tiles.iter().for_each(|tile| sums.merge(&tile.sums));
-    sums
-}
-
 /// The normalized values of a slab of this codec's own.
 fn normalized(encoded: &Encoded) -> Result<Decoded, Error> {
     let Some(slab) = Slab::open(&encoded.bytes)? else { return Ok(None) };
-    match device().decode(slab.stream) {
-        Ok((_, _, values)) => decoded(encoded, values, slab.exponent),
-        Err(trinity_codec::line::Error::Device { device, reason }) => {
-            Err(Error::External { program: device, problem: reason })
-        }
-        Err(error) => Err(damaged(error)),
-    }
+    let (_, _, values) = device().decode(slab.stream).map_err(damaged)?;
+    decoded(encoded, values, slab.exponent)
 }
 
-/// An error of the line-rate codec in a tensor's stream.
+/// An error of the line-rate codec in a tensor's stream, or of the device that codes it.
 fn damaged(error: trinity_codec::line::Error) -> Error {
-    Error::corrupt(HEADER, error.to_string())
+    match error {
+        trinity_codec::line::Error::Device { device, reason } => {
+            Error::External { program: device, problem: reason }
+        }
+        error => Error::corrupt(HEADER, error.to_string()),
+    }
 }
 
 /// The stream of so many values behind a normalizing exponent.
@@ -498,10 +477,8 @@ fn measured_by_strips(tensor: &Tensor, encoded: &Encoded) -> Result<MetricSums, 
     };
     let parts: Vec<MetricSums> =
         (0..stream.strips()).into_par_iter().map_init(Vec::new, of_strip).collect::<Result<_, _>>()?;
-    let mut sums = MetricSums::default();
     // In their order, whoever finished first.
-    parts.iter().for_each(|part| sums.merge(part));
-    Ok(sums)
+    Ok(MetricSums::merged(&parts))
 }
 
 /// Whether a codec, or one that it is made of, is the line-rate codec under one of its names.
@@ -526,20 +503,16 @@ pub fn line_stream(slab: &[u8]) -> Option<(i16, &[u8])> {
 }
 
 /// What `uniform+ac` made, tagged as such; it has the exponent alone in front.
-fn tagged(mut plain: Encoded) -> Encoded {
-    if let Some(header) = plain.bytes.first_chunk_mut::<HEADER>() {
-        *header = tag::of_uniform(i16::from_le_bytes(*header));
-    }
-    plain
+fn tagged(plain: Encoded) -> Encoded {
+    headed(plain, |header| tag::tagged(tag::UNIFORM, i16::from_le_bytes(header)))
 }
 
-/// A slab as `uniform+ac` made it.
-fn untagged(encoded: &Encoded, exponent: i16) -> Encoded {
-    let mut plain = encoded.clone();
-    if let Some(header) = plain.bytes.first_chunk_mut::<HEADER>() {
-        *header = exponent.to_le_bytes();
+/// A coded tensor with another header, where it has one.
+fn headed(mut coded: Encoded, header: impl Fn([u8; HEADER]) -> [u8; HEADER]) -> Encoded {
+    if let Some(own) = coded.bytes.first_chunk_mut::<HEADER>() {
+        *own = header(*own);
     }
-    plain
+    coded
 }
 
 /// The sum of squared differences.
@@ -578,19 +551,28 @@ impl Kernel for SquaredError<'_> {
 /// The stages of `uniform+ac`: a product and a rounding, then eight decisions of
 /// an adaptive coder for each value, one value after the other.
 fn plain_stages(encoded: &Encoded) -> Vec<StageCost> {
-    let cost =
-        |stage, choice: &str, bits_per_value, operations: f64, multiplications: f64, serial| StageCost {
-            stage,
-            choice: choice.into(),
-            bits_per_value,
-            operations_per_value: operations,
-            multiplications_per_value: multiplications,
-            serial_values: serial,
-        };
     vec![
-        cost("quantization", "uniform", 0.0, 2.0, 1.0, 1),
-        cost("entropy", "adaptive", encoded.bits_per_value(), 48.0, 8.0, encoded.values()),
+        stage_cost("quantization", "uniform", 0.0, (2.0, 1.0), 1),
+        stage_cost("entropy", "adaptive", encoded.bits_per_value(), (48.0, 8.0), encoded.values()),
     ]
+}
+
+/// One stage, with its operations and those of them that multiply, per value.
+fn stage_cost(
+    stage: &'static str,
+    choice: impl Into<String>,
+    bits_per_value: f64,
+    (operations_per_value, multiplications_per_value): (f64, f64),
+    serial_values: usize,
+) -> StageCost {
+    StageCost {
+        stage,
+        choice: choice.into(),
+        bits_per_value,
+        operations_per_value,
+        multiplications_per_value,
+        serial_values,
+    }
 }
 
 /// What every stage chose, the bits it spends, and the operations of its encoder.
@@ -604,16 +586,7 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
         Transform::Dct => (32, "dct-32".into()),
         Transform::Signalled { size, .. } => (*size, format!("stated-{size}")),
     };
-    let states = if plan.log2_states == 0 { 1 } else { 1usize << plan.log2_states };
-    let cost =
-        |stage, choice: String, bits_per_value, operations: f64, multiplications: f64, serial| StageCost {
-            stage,
-            choice,
-            bits_per_value,
-            operations_per_value: operations,
-            multiplications_per_value: multiplications,
-            serial_values: serial,
-        };
+    let states = 1usize << plan.log2_states;
     // A product by the scale and a rounding; a product and a sum for each coefficient; a product, a sum and two shifts for
     // the prediction; four squared distances and the way into each state; a division
     // by multiplication, and a look-up.
@@ -627,21 +600,17 @@ fn stages(plan: &Plan, header: usize, total: usize, values: usize) -> Vec<StageC
     };
     let quantization = if states == 1 { "dead-zone".to_owned() } else { format!("trellis-{states}") };
     let prediction = if predicts { "above by column" } else { "column means" };
+    let (tables, before) = (format!("{} tables", plan.tables.len()), header + 4 * plan.tiles());
+    let orientation = if plan.transposed { "columns" } else { "rows" };
+    let tile_rows = if predicts { plan.tile_rows } else { 1 };
     vec![
-        cost(
-            "headers",
-            format!("{} tables", plan.tables.len()),
-            bits(header + 4 * plan.tiles()),
-            0.0,
-            0.0,
-            1,
-        ),
-        cost("orientation", if plan.transposed { "columns" } else { "rows" }.into(), 0.0, 0.0, 0.0, 1),
-        cost("alignment", "one scale".into(), 0.0, 3.0, 1.0, 1),
-        cost("prediction", prediction.into(), 0.0, 4.0, 1.0, if predicts { plan.tile_rows } else { 1 }),
-        cost("transform", transform, 0.0, 2.0 * size as f64, size as f64, 1),
-        cost("quantization", quantization, 0.0, trellis, squares, path),
-        cost("entropy", "stated".into(), bits(total - header - 4 * plan.tiles()), 10.0, 2.0, lane_values),
+        stage_cost("headers", tables, bits(before), (0.0, 0.0), 1),
+        stage_cost("orientation", orientation, 0.0, (0.0, 0.0), 1),
+        stage_cost("alignment", "one scale", 0.0, (3.0, 1.0), 1),
+        stage_cost("prediction", prediction, 0.0, (4.0, 1.0), tile_rows),
+        stage_cost("transform", transform, 0.0, (2.0 * size as f64, size as f64), 1),
+        stage_cost("quantization", quantization, 0.0, (trellis, squares), path),
+        stage_cost("entropy", "stated", bits(total - before), (10.0, 2.0), lane_values),
     ]
 }
 
@@ -652,10 +621,13 @@ mod tests {
     use crate::codec::{Metrics, codec};
     use trinity_numeric::random::Lcg;
 
-    fn tensor() -> Tensor {
-        let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
-        let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Tensor::new("t", Class::Weight, Dtype::F32, vec![64, 96], data).unwrap()
+    fn weight(dtype: Dtype, shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::of_f32("t", Class::Weight, dtype, shape.to_vec(), values).unwrap()
+    }
+
+    /// Numbers without a pattern between −1 and 1.
+    fn scattered(count: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect()
     }
 
     #[test]
@@ -671,7 +643,8 @@ mod tests {
 
     #[test]
     fn every_effort_meets_its_target_and_names_its_stages() {
-        let tensor = tensor();
+        let values: Vec<f32> = (0..64 * 96).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let tensor = weight(Dtype::F32, &[64, 96], &values);
         for name in Line::names() {
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Rate::Bits(4.0)).unwrap();
@@ -684,21 +657,17 @@ mod tests {
             let bits: f64 = stages.iter().map(|stage| stage.bits_per_value).sum();
             assert!((bits - encoded.bits_per_value()).abs() < 0.01, "{name}: {bits}");
             assert!(line.encode(&tensor, Rate::Lossless).is_err());
-            let mut cut = encoded.clone();
-            cut.bytes.truncate(encoded.bytes.len() - 1);
-            assert!(plain || line.decode(&cut).is_err());
+            assert!(plain || line.decode(&encoded.cut(encoded.bytes.len() - 1)).is_err());
         }
     }
 
     #[test]
     fn what_gates_code_is_within_their_profile() {
-        let values: Vec<f32> = (0..300 * 700).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+        let values = scattered(300 * 700);
         for (shape, (name, states, family, predicts)) in
             [[300, 700], [64, 96], [30_000, 7], [120, 320], [120, 320], [90, 350]].into_iter().zip(GATES)
         {
-            let mut data = Vec::new();
-            Dtype::Bf16.extend_from_f32(&values[..shape[0] * shape[1]], &mut data);
-            let tensor = Tensor::new("t", Class::Weight, Dtype::Bf16, shape.to_vec(), data).unwrap();
+            let tensor = weight(Dtype::Bf16, &shape, &values[..shape[0] * shape[1]]);
             let line = codec(name).unwrap();
             let encoded = line.encode(&tensor, Rate::Nmse(0.01)).unwrap();
             assert!(Metrics::between(&tensor, &line.decode(&encoded).unwrap()).nmse <= 0.01, "{name}");
@@ -727,9 +696,7 @@ mod tests {
             let scales: Vec<f32> = (0..rows).map(|_| lcg.uniform() + 0.01).collect();
             let values: Vec<f32> =
                 (0..rows * cols).map(|at| (lcg.uniform() - 0.5) * scales[at / cols] * 40.0).collect();
-            let mut data = Vec::new();
-            dtype.extend_from_f32(&values, &mut data);
-            let tensor = Tensor::new("t", Class::Weight, dtype, vec![rows, cols], data).unwrap();
+            let tensor = weight(dtype, &[rows, cols], &values);
             let line = Line::named("trinity-lite").unwrap();
             let encoded = line.encode(&tensor, Rate::Bits(3.0)).unwrap();
             assert_eq!(is_ours(&encoded), Some(true));
@@ -738,12 +705,8 @@ mod tests {
             assert!((found.nmse / whole.nmse - 1.0).abs() < 1e-12, "{found:?} {whole:?}");
             assert!((found.mae / whole.mae - 1.0).abs() < 1e-12, "{found:?} {whole:?}");
             assert_eq!(found.max_abs_error, whole.max_abs_error);
-            let mut shorter = encoded.clone();
-            shorter.bytes.truncate(encoded.bytes.len() - 2);
-            assert!(measured_by_strips(&tensor, &shorter).is_err());
-            let other =
-                Tensor::new("t", Class::Weight, dtype, vec![cols], vec![0; cols * dtype.bytes()]).unwrap();
-            assert!(measured_by_strips(&other, &encoded).is_err());
+            assert!(measured_by_strips(&tensor, &encoded.cut(encoded.bytes.len() - 2)).is_err());
+            assert!(measured_by_strips(&weight(dtype, &[cols], &vec![0.0; cols]), &encoded).is_err());
         }
     }
 
@@ -752,10 +715,8 @@ mod tests {
     #[test]
     fn transforms_of_gates_are_in_integers() {
         use trinity_codec::line::{Analysis, encode};
-        let values: Vec<f32> = (0..256 * 320).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        let tensor = Tensor::new("t", Class::Weight, Dtype::F32, vec![256, 320], data).unwrap();
+        let values = scattered(256 * 320);
+        let tensor = weight(Dtype::F32, &[256, 320], &values);
         for name in ["line-rtl-hadamard", "line-rtl-dct"] {
             let encoded = codec(name).unwrap().encode(&tensor, Rate::Nmse(0.001)).unwrap();
             let (matrix, _) = normalize(&tensor).unwrap().unwrap();
@@ -794,15 +755,12 @@ mod tests {
                 })
                 .collect();
             for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
-                let mut data = Vec::new();
-                dtype.extend_from_f32(&values, &mut data);
-                let tensor = Tensor::new("t", Class::Weight, dtype, shape.clone(), data).unwrap();
+                let tensor = weight(dtype, &shape, &values);
                 let uniform = codec("uniform+ac").unwrap();
                 for name in Line::names() {
                     let line = codec(name).unwrap();
-                    let (ours, theirs) =
-                        (line.encode(&tensor, Rate::Nmse(0.01)), uniform.encode(&tensor, Rate::Nmse(0.01)));
-                    let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+                    let [ours, theirs] =
+                        [&line, &uniform].map(|codec| codec.encode(&tensor, Rate::Nmse(0.01)).unwrap());
                     assert!(ours.bytes.len() <= theirs.bytes.len(), "{name} {shape:?} {dtype}");
                     let found = Metrics::between(&tensor, &line.decode(&ours).unwrap()).nmse;
                     assert!(found <= 0.01, "{name} {shape:?} {dtype}: {found}");
@@ -819,11 +777,9 @@ mod tests {
 
     #[test]
     fn a_byte_budget_holds_for_every_tile_and_travels_in_the_name() {
-        let mut values: Vec<f32> = (0..96 * 512).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
+        let mut values = scattered(96 * 512);
         values[..16384].iter_mut().for_each(|value| *value *= 9.0);
-        let mut data = Vec::new();
-        Dtype::Bf16.extend_from_f32(&values, &mut data);
-        let tensor = Tensor::new("t", Class::KvCache, Dtype::Bf16, vec![96, 512], data).unwrap();
+        let tensor = weight(Dtype::Bf16, &[96, 512], &values);
         let (free, fixed) = (codec("line-fast").unwrap(), codec("line-fast:7000").unwrap());
         let sizes = |line: &dyn TensorCodec| -> Vec<usize> {
             let encoded = line.encode(&tensor, Rate::Bits(3.0)).unwrap();

@@ -33,9 +33,6 @@ pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Codes the matrix; all that decoding needs but its size is in the bytes.
-    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error>;
-
     /// A choice that holds at every setting, such as an orientation, made once.
     fn choose(&self, _matrix: &Matrix) -> Result<u8, Error> {
         Ok(0)
@@ -47,10 +44,8 @@ pub trait MatrixCodec: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// As [`MatrixCodec::encode`], with the choice already made.
-    fn encode_with(&self, matrix: &Matrix, knob: f64, _choice: u8) -> Result<Vec<u8>, Error> {
-        self.encode(matrix, knob)
-    }
+    /// Codes the matrix, with the choice already made; all that decoding needs but its size is in the bytes.
+    fn encode(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error>;
 
     /// What the bytes stand for: rows × cols values.
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error>;
@@ -67,6 +62,22 @@ pub(crate) const HEADER: usize = 2;
 /// So many bits per value, less those of the header.
 pub(crate) fn behind_header(bits: f64, tensor: &Tensor) -> Rate {
     Rate::Bits((bits - 8.0 * HEADER as f64 / tensor.len().max(1) as f64).max(1e-6))
+}
+
+impl Encoded {
+    /// What `coded` makes of a tensor's normalized values, behind their exponent; zeros have no bytes.
+    pub(crate) fn of_normalized(
+        tensor: &Tensor,
+        coded: impl FnOnce(Matrix) -> Result<Vec<u8>, Error>,
+    ) -> Result<Self, Error> {
+        let Some((matrix, exponent)) = normalize(tensor)? else { return Ok(Self::like(tensor, Vec::new())) };
+        Ok(Self::behind(tensor, exponent, &coded(matrix)?))
+    }
+
+    /// A stream behind the exponent that normalizes its values.
+    pub(crate) fn behind(tensor: &Tensor, exponent: i16, stream: &[u8]) -> Self {
+        Self::like(tensor, [&exponent.to_le_bytes(), stream].concat())
+    }
 }
 
 /// The bytes found, or the least cost there is.
@@ -102,25 +113,20 @@ impl<C: MatrixCodec> TensorCodec for Lossy<C> {
         };
         let choice = self.0.choose(&matrix)?;
         let attempt = |knob: f64, choice: u8| -> Result<Vec<u8>, Error> {
-            let mut bytes = exponent.to_le_bytes().to_vec();
-            bytes.extend(self.0.encode_with(&matrix, knob, choice)?);
-            Ok(bytes)
+            let stream = self.0.encode(&matrix, knob, choice)?;
+            Ok([&exponent.to_le_bytes()[..], &stream].concat())
         };
         let (coarse, fine) = self.0.knobs(&matrix);
         let unreachable = |reason: String| missed(target, tensor, self.name(), reason);
         let bytes = match target {
             Rate::Bits(goal) => {
                 let bits = |bytes: &[u8]| 8.0 * bytes.len() as f64 / tensor.len() as f64;
+                let model = |bits: f64| self.0.guess(&matrix, bits);
                 let search = |choice| {
-                    finest_within(
-                        goal,
-                        (coarse, fine),
-                        |bits| self.0.guess(&matrix, bits),
-                        |knob| {
-                            let bytes = attempt(knob, choice)?;
-                            Ok(Trial { cost: bits(&bytes), result: bytes })
-                        },
-                    )
+                    finest_within(goal, (coarse, fine), model, |knob| {
+                        let bytes = attempt(knob, choice)?;
+                        Ok(Trial { cost: bits(&bytes), result: bytes })
+                    })
                 };
                 self.nearest(choice, search, |bytes| bits(bytes) / goal)?
                     .map_err(|least| unreachable(format!("it needs at least {least:.3} bits/value here")))?
@@ -257,15 +263,11 @@ pub(crate) fn measured_as(
     normalized: Decoded,
 ) -> Result<MetricSums, Error> {
     match normalized {
-        Some((values, exponent)) if !matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64) => {
+        Some((values, exponent)) if !tensor.dtype().is_wide() => {
             Ok(differences(tensor, 0, &values, exponent))
         }
         // Formats of more digits than the kernel's, and what is zeros, as tensors.
-        normalized => {
-            let mut sums = MetricSums::default();
-            sums.add_tensors(tensor, &denormalized(encoded, normalized)?);
-            Ok(sums)
-        }
+        normalized => Ok(MetricSums::between(tensor, &denormalized(encoded, normalized)?)),
     }
 }
 
@@ -279,7 +281,7 @@ pub(crate) fn differences(tensor: &Tensor, first: usize, values: &[f32], exponen
         let original = |bytes: [u8; 4]| f64::from(f32::from_le_bytes(bytes));
         let decoded = |value: f32| f64::from((value * factor).clamp(-largest, largest));
         for (values, stored) in values.chunks(CHUNK).zip(stored.as_chunks().0.chunks(CHUNK)) {
-            sums.add_by(stored, values, (original, decoded));
+            sums.add_by::<false, _, _>(stored, values, (original, decoded));
         }
         return sums;
     }
@@ -343,10 +345,8 @@ pub(crate) fn bits_at(snr_db: f64) -> f64 {
 /// exponent; `None` for a tensor of zeros or of nothing.
 pub(crate) fn normalize(tensor: &Tensor) -> Result<Option<(Matrix, i16)>, Error> {
     let (rows, cols) = tensor.matrix();
-    let normalized = match tensor.dtype() {
-        Dtype::F64 | Dtype::I32 | Dtype::I64 => normalize_wide(tensor)?,
-        _ => normalize_narrow(tensor)?,
-    };
+    let wide = tensor.dtype().is_wide();
+    let normalized = if wide { normalize_wide(tensor)? } else { normalize_narrow(tensor)? };
     Ok(normalized.map(|(values, exponent)| (Matrix { rows, cols, values }, exponent as i16)))
 }
 
@@ -380,8 +380,7 @@ fn largest_finite(tensor: &Tensor) -> Result<f32, Error> {
     if largest.is_finite() {
         return Ok(largest);
     }
-    let mut values = vec![0f32; tensor.len()];
-    tensor.dtype().to_f32(tensor.data(), &mut values);
+    let values = tensor.to_f32();
     Err(not_finite(tensor, values.iter().map(|&value| value.into())))
 }
 
@@ -410,8 +409,7 @@ fn normalize_narrow(tensor: &Tensor) -> Normalized {
 
 /// Formats of more digits, or of larger numbers, than f32.
 fn normalize_wide(tensor: &Tensor) -> Normalized {
-    let mut wide = vec![0f64; tensor.len()];
-    tensor.dtype().to_f64(tensor.data(), &mut wide);
+    let wide = tensor.to_f64();
     if !wide.iter().all(|value| value.is_finite()) {
         return Err(not_finite(tensor, wide.into_iter()));
     }

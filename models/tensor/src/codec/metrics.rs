@@ -27,9 +27,7 @@ impl Metrics {
 
     /// Compares two tensors of the same shape.
     pub fn between(original: &Tensor, decoded: &Tensor) -> Self {
-        let mut sums = MetricSums::default();
-        sums.add_tensors(original, decoded);
-        sums.finish()
+        MetricSums::between(original, decoded).finish()
     }
 }
 
@@ -100,6 +98,20 @@ pub struct MetricSums {
 }
 
 impl MetricSums {
+    /// Of two tensors of the same shape.
+    pub(crate) fn between(original: &Tensor, decoded: &Tensor) -> Self {
+        let mut sums = Self::default();
+        sums.add_tensors(original, decoded);
+        sums
+    }
+
+    /// Of several parts, in their order.
+    pub(crate) fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sums = Self::default();
+        parts.into_iter().for_each(|part| sums.merge(part));
+        sums
+    }
+
     /// Adds two tensors of the same shape, block by block.
     pub fn add_tensors(&mut self, original: &Tensor, decoded: &Tensor) {
         let (mut a, mut b) = ([0f64; BLOCK], [0f64; BLOCK]);
@@ -114,11 +126,16 @@ impl MetricSums {
 
     /// Adds values and what they became.
     pub fn add<T: Copy + Default + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
-        self.add_by(original, decoded, (T::into, T::into));
+        self.add_by::<false, _, _>(original, decoded, (T::into, T::into));
     }
 
-    /// Adds what stands for values and for what they became.
-    pub(crate) fn add_by<A: Copy + Default, B: Copy + Default>(
+    /// As [`MetricSums::add`], of values that are all finite: the same sums, sooner.
+    pub(crate) fn add_finite(&mut self, original: &[f32], decoded: &[f32]) {
+        self.add_by::<true, _, _>(original, decoded, (f64::from, f64::from));
+    }
+
+    /// Adds what stands for values, which may all be known to be finite, and for what they became.
+    pub(crate) fn add_by<const FINITE: bool, A: Copy + Default, B: Copy + Default>(
         &mut self,
         original: &[A],
         decoded: &[B],
@@ -126,20 +143,8 @@ impl MetricSums {
     ) {
         let len = original.len().min(decoded.len());
         let (original, decoded) = (&original[..len], &decoded[..len]);
-        let job = Differences::<false, _, _, _, _> { original, decoded, values };
-        self.add_sums(with_width(Width::widest(), job), len);
-    }
-
-    /// As [`MetricSums::add`], of values that are all finite: the same sums, sooner.
-    pub(crate) fn add_finite(&mut self, original: &[f32], decoded: &[f32]) {
-        let len = original.len().min(decoded.len());
-        let (original, decoded) = (&original[..len], &decoded[..len]);
-        let values = (|value: f32| f64::from(value), |value: f32| f64::from(value));
-        let job = Differences::<true, _, _, _, _> { original, decoded, values };
-        self.add_sums(with_width(Width::widest(), job), len);
-    }
-
-    fn add_sums(&mut self, [energy, squared, absolute, largest]: [[f64; LANES]; 4], len: usize) {
+        let job = Differences::<FINITE, _, _, _, _> { original, decoded, values };
+        let [energy, squared, absolute, largest] = with_width(Width::widest(), job);
         self.energy += energy.iter().sum::<f64>();
         self.squared += squared.iter().sum::<f64>();
         self.absolute += absolute.iter().sum::<f64>();

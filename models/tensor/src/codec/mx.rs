@@ -86,10 +86,6 @@ impl Element {
             }
         }
     }
-
-    fn largest_exponent(self) -> i32 {
-        self.float().map_or(0, |(_, _, _, exponent)| exponent)
-    }
 }
 
 /// One block: its E8M0 scale and its element codes.
@@ -110,7 +106,7 @@ impl MxBlock {
         let exponent = if largest == 0.0 {
             -SCALE_BIAS
         } else {
-            exponent_of(largest) - element.largest_exponent() + headroom
+            exponent_of(largest) - element.float().map_or(0, |float| float.3) + headroom
         };
         let exponent = exponent.clamp(-SCALE_BIAS, SCALE_BIAS);
         let inverse = 2f64.powi(-exponent);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use trinity_codec::hadamard;
 
+use super::contract::missed;
 use super::rate::within_after_rounding;
 use super::{Encoded, Rate, TensorCodec};
 use crate::{Dtype, Error, LimitingFactor, Tensor};
@@ -63,13 +64,15 @@ impl PcaLearner {
     pub(crate) fn add(&mut self, tensor: &Tensor) -> Result<(), Error> {
         let (rows, width) = tensor.matrix();
         if width != self.cols {
-            return Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: "pca".into(),
-                target: format!("a basis of {} columns", self.cols),
-                limiting_factor: LimitingFactor::Shape,
-                reason: format!("its rows have {width} values").into(),
-            });
+            let target = format!("a basis of {} columns", self.cols);
+            let reason = format!("its rows have {width} values");
+            return Err(Error::unreachable(
+                tensor.name(),
+                "pca".into(),
+                target,
+                LimitingFactor::Shape,
+                reason,
+            ));
         }
         let mut values = crate::memory::zeroed(tensor.len())?;
         tensor.dtype().to_f64(tensor.data(), &mut values);
@@ -192,6 +195,22 @@ fn hadamard_block(cols: usize) -> usize {
     1 << cols.trailing_zeros().min(12)
 }
 
+/// A randomized Hadamard transform of rows of `cols` values: each sign changed as its place says, then all mixed.
+pub(super) fn turn(values: &mut [f32], cols: usize, sign: impl Fn(usize) -> f32) {
+    for row in values.chunks_exact_mut(cols.max(1)) {
+        row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
+        hadamard(row, hadamard_block(cols));
+    }
+}
+
+/// Turns back what [`turn`] turned.
+pub(super) fn turn_back(values: &mut [f32], cols: usize, sign: impl Fn(usize) -> f32) {
+    for row in values.chunks_exact_mut(cols.max(1)) {
+        hadamard(row, hadamard_block(cols));
+        row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
+    }
+}
+
 impl Precondition {
     /// The name in codec names, by which a decoder knows what it needs.
     pub fn name(&self) -> String {
@@ -206,10 +225,7 @@ impl Precondition {
     pub fn forward(&self, values: &mut Vec<f32>, cols: usize) -> Result<(usize, f64), Error> {
         match self {
             Self::Hadamard => {
-                for row in values.chunks_exact_mut(cols) {
-                    row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
-                    hadamard(row, hadamard_block(cols));
-                }
+                turn(values, cols, sign);
                 Ok((cols, 0.0))
             }
             Self::Pca(basis) if basis.cols == cols => {
@@ -230,12 +246,7 @@ impl Precondition {
     /// Turns back what [`Precondition::forward`] turned, into rows of `cols` values.
     pub fn inverse(&self, values: &mut Vec<f32>, cols: usize) {
         match self {
-            Self::Hadamard => {
-                for row in values.chunks_exact_mut(cols) {
-                    hadamard(row, hadamard_block(cols));
-                    row.iter_mut().enumerate().for_each(|(column, value)| *value *= sign(column));
-                }
-            }
+            Self::Hadamard => turn_back(values, cols, sign),
             Self::Pca(basis) => {
                 let mut rows = Vec::with_capacity(values.len() / basis.rank * cols);
                 values.chunks_exact(basis.rank).for_each(|scores| basis.inverse(scores, &mut rows));
@@ -257,13 +268,8 @@ const LARGEST: f32 = f32::MAX / 8192.0;
 
 impl Preconditioned {
     fn too_large(&self, tensor: &Tensor, target: Rate) -> Error {
-        Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: target.to_string(),
-            limiting_factor: LimitingFactor::Target,
-            reason: format!("it turns values in f32, and some are beyond {LARGEST:.1e}").into(),
-        }
+        let reason = format!("it turns values in f32, and some are beyond {LARGEST:.1e}");
+        Error::unreachable(tensor.name(), self.name(), target, LimitingFactor::Target, reason)
     }
 }
 
@@ -279,21 +285,12 @@ impl TensorCodec for Preconditioned {
     fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let (rows, cols) = tensor.matrix();
         if target == Rate::Lossless {
-            return Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: target.to_string(),
-                limiting_factor: LimitingFactor::Target,
-                reason: "a change of basis rounds; leave it out".into(),
-            });
+            return Err(missed(target, tensor, self.name(), "a change of basis rounds; leave it out"));
         }
         // Values in their own units: a basis made from samples knows those.
-        let mut values = vec![0f32; tensor.len()];
-        tensor.dtype().to_f32(tensor.data(), &mut values);
+        let mut values = tensor.to_f32();
         if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-            let mut wide = vec![0f64; tensor.len()];
-            tensor.dtype().to_f64(tensor.data(), &mut wide);
-            let value = wide[index];
+            let value = tensor.to_f64()[index];
             if value.is_finite() {
                 return Err(self.too_large(tensor, target));
             }
@@ -314,22 +311,17 @@ impl TensorCodec for Preconditioned {
             return Err(self.too_large(tensor, target));
         }
         let after = energy(&values);
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        let turned = Tensor::new(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], data)?;
+        let turned = Tensor::of_f32(tensor.name(), tensor.class(), Dtype::F32, vec![rows, width], &values)?;
         // A truncated basis has fewer scores than values; the budget is the values'.
         let attempt = |target: Rate| -> Result<Encoded, Error> {
             Ok(Encoded::like(tensor, self.inner.encode(&turned, target)?.bytes))
         };
         match target {
             Rate::Bits(bits) => attempt(Rate::Bits(bits * cols as f64 / width as f64)),
-            Rate::Nmse(goal) if after > 0.0 && goal * before <= lost => Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: target.to_string(),
-                limiting_factor: LimitingFactor::Error,
-                reason: format!("a rank of {width} alone loses {:.3e}", lost / before).into(),
-            }),
+            Rate::Nmse(goal) if after > 0.0 && goal * before <= lost => {
+                let reason = format!("a rank of {width} alone loses {:.3e}", lost / before);
+                Err(missed(target, tensor, self.name(), reason))
+            }
             // The error is of the values, which have their mean and what truncation lost besides.
             Rate::Nmse(goal) => within_after_rounding(self, tensor, goal, |asked| {
                 let own = if after > 0.0 { (asked * before - lost) / after } else { asked };
@@ -351,9 +343,7 @@ impl TensorCodec for Preconditioned {
                 Precondition::Pca(basis) => basis.rank,
             };
             let turned = Encoded { dtype: Dtype::F32, shape: vec![values / cols, width], ..encoded.clone() };
-            let turned = self.inner.decode(&turned)?;
-            let mut narrow = vec![0f32; turned.len()];
-            Dtype::F32.to_f32(turned.data(), &mut narrow);
+            let mut narrow = self.inner.decode(&turned)?.to_f32();
             self.precondition.inverse(&mut narrow, cols);
             let largest = encoded.dtype.largest_f32();
             narrow.iter_mut().for_each(|value| *value = value.clamp(-largest, largest));
@@ -375,18 +365,21 @@ mod tests {
                 ((i % cols) as f32 * 0.1 + (i / cols) as f32 * 0.37).sin() + ((i * 7919) % 97) as f32 * 1e-3
             })
             .collect();
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        Tensor::new("t", Class::Other, Dtype::F32, vec![rows, cols], data).unwrap()
+        Tensor::of_f32("t", Class::Other, Dtype::F32, vec![rows, cols], &values).unwrap()
+    }
+
+    fn pca(tensor: &Tensor, rank: usize) -> Preconditioned {
+        let basis = PcaBasis::from_samples(&[tensor], rank).unwrap();
+        assert_eq!(PcaBasis::from_bytes(&basis.to_bytes()).unwrap(), basis);
+        let precondition = Precondition::Pca(Arc::new(basis));
+        Preconditioned { precondition, inner: codec("uniform+ac").unwrap() }
     }
 
     #[test]
     fn a_change_of_basis_keeps_the_target() {
         let tensor = smooth(64, 96);
-        let basis = PcaBasis::from_samples(&[&tensor], 96).unwrap();
-        assert_eq!(PcaBasis::from_bytes(&basis.to_bytes()).unwrap(), basis);
-        for precondition in [Precondition::Hadamard, Precondition::Pca(Arc::new(basis))] {
-            let codec = Preconditioned { precondition, inner: codec("uniform+ac").unwrap() };
+        let hadamard = Preconditioned { precondition: Precondition::Hadamard, ..pca(&tensor, 1) };
+        for codec in [hadamard, pca(&tensor, 96)] {
             let encoded = codec.encode(&tensor, Rate::Nmse(0.01)).unwrap();
             let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
             assert!(nmse < 0.0101 && nmse > 0.009, "{}: {nmse}", codec.name());
@@ -396,15 +389,11 @@ mod tests {
     #[test]
     fn a_truncated_basis_keeps_the_target_or_says_why_not() {
         let tensor = smooth(64, 96);
-        let with_rank = |rank| Preconditioned {
-            precondition: Precondition::Pca(Arc::new(PcaBasis::from_samples(&[&tensor], rank).unwrap())),
-            inner: codec("uniform+ac").unwrap(),
-        };
-        let codec = with_rank(8);
+        let codec = pca(&tensor, 8);
         let encoded = codec.encode(&tensor, Rate::Nmse(0.01)).unwrap();
         let nmse = Metrics::between(&tensor, &codec.decode(&encoded).unwrap()).nmse;
         assert!(nmse < 0.0101 && nmse > 0.008, "{nmse}");
-        let error = with_rank(1).encode(&tensor, Rate::Nmse(0.01)).unwrap_err().to_string();
+        let error = pca(&tensor, 1).encode(&tensor, Rate::Nmse(0.01)).unwrap_err().to_string();
         assert!(error.contains("a rank of 1 alone loses"), "{error}");
     }
 
@@ -412,12 +401,7 @@ mod tests {
     fn principal_components_gather_what_rows_share() {
         let tensor = smooth(256, 64);
         let plain = codec("uniform+ac").unwrap().encode(&tensor, Rate::Nmse(0.01)).unwrap();
-        let basis = PcaBasis::from_samples(&[&tensor], 64).unwrap();
-        let pca = Preconditioned {
-            precondition: Precondition::Pca(Arc::new(basis)),
-            inner: codec("uniform+ac").unwrap(),
-        };
-        let turned = pca.encode(&tensor, Rate::Nmse(0.01)).unwrap();
+        let turned = pca(&tensor, 64).encode(&tensor, Rate::Nmse(0.01)).unwrap();
         assert!(turned.bytes.len() * 2 < plain.bytes.len(), "{} {}", turned.bytes.len(), plain.bytes.len());
     }
 }

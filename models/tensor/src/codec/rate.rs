@@ -5,8 +5,9 @@
 
 use trinity_bits::search::{self, Found, Tried};
 
+use super::contract::missed;
 use super::{Encoded, Metrics, Rate, TensorCodec};
-use crate::{Error, LimitingFactor, Tensor};
+use crate::{Error, Tensor};
 
 /// A target below this share of which an encoder keeps trying.
 const TOLERANCE: f64 = 0.99;
@@ -148,13 +149,8 @@ pub(crate) fn within_after_rounding(
         // What comes on top is about the same next time.
         asked = (goal - (found - asked)).clamp(TIGHTEN.0 * asked, TIGHTEN.1 * asked);
     }
-    Err(Error::Unreachable {
-        name: tensor.name().to_owned(),
-        codec: codec.name(),
-        target: Rate::Nmse(goal).to_string(),
-        limiting_factor: LimitingFactor::Error,
-        reason: format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype()).into(),
-    })
+    let reason = format!("rounding to {} or a truncated basis alone exceeds it", tensor.dtype());
+    Err(missed(Rate::Nmse(goal), tensor, codec.name(), reason))
 }
 
 #[cfg(test)]

@@ -48,8 +48,11 @@ pub fn calibrated_rate(name: &str, bits: f64) -> Option<f64> {
 ///
 /// Names of codecs made of others keep to the same rule: `hadamard/my.toml`.
 pub fn codec(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
-    let found = find(name, &|path| Trinity::designed(path), None)?;
-    found.map(no_worse).ok_or_else(|| unknown(name))
+    designed_or_built_in(name).map(no_worse)
+}
+
+fn designed_or_built_in(name: &str) -> Result<Box<dyn TensorCodec>, Error> {
+    find(name, &|path| Trinity::designed(path), None)?.ok_or_else(|| unknown(name))
 }
 
 /// The codec, with no more error at any rate than at those below it. Made of codecs without
@@ -103,17 +106,17 @@ impl Basis {
         match self {
             Self::Pca(basis) => {
                 let precondition = Precondition::Pca(basis.clone());
-                let inner =
-                    find(name, &|path| Trinity::designed(path), None)?.ok_or_else(|| unknown(name))?;
+                let inner = designed_or_built_in(name)?;
                 Ok(no_worse(Box::new(Preconditioned { precondition, inner })))
             }
             Self::Trinity(basis) => match Trinity::find(name)? {
                 Some(trinity) => Ok(no_worse(Box::new(trinity.with_basis(basis.clone())))),
-                None => Err(Error::Basis {
-                    problem: format!(
-                        "it is one for the Trinity codec, and `{name}` is another; make one with a rank"
-                    ),
-                }),
+                None => {
+                    let why = "is another; make one with a rank";
+                    Err(Error::Basis {
+                        problem: format!("it is one for the Trinity codec, and `{name}` {why}"),
+                    })
+                }
             },
         }
     }
@@ -122,11 +125,13 @@ impl Basis {
 type Found = Result<Option<Box<dyn TensorCodec>>, Error>;
 
 fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>, basis: Option<&Basis>) -> Found {
+    let after = |precondition, inner| -> Found {
+        let inner = find(inner, designed, basis)?;
+        Ok(inner.map(|inner| boxed(Preconditioned { precondition, inner })))
+    };
     // Any codec after a randomized Hadamard transform.
     if let Some(inner) = name.strip_prefix("hadamard/") {
-        let precondition = Precondition::Hadamard;
-        return Ok(find(inner, designed, basis)?
-            .map(|inner| Box::new(Preconditioned { precondition, inner }) as Box<dyn TensorCodec>));
+        return after(Precondition::Hadamard, inner);
     }
     // Any codec in a basis that is named by the hash of its file.
     if let Some((hash, inner)) = name.strip_prefix(PCA).and_then(|rest| rest.split_once('/')) {
@@ -138,64 +143,52 @@ fn find(name: &str, designed: &dyn Fn(&str) -> Result<Trinity, Error>, basis: Op
             }
             None => return Err(Error::OtherBasis { needed, given: "none is given".into() }),
         };
-        return Ok(find(inner, designed, basis)?
-            .map(|inner| Box::new(Preconditioned { precondition, inner }) as Box<dyn TensorCodec>));
+        return after(precondition, inner);
     }
     // Two codecs in a row, the second on what the first one lost.
     if let Some((first, second)) = name.strip_prefix("residual/").and_then(|rest| rest.rsplit_once('/')) {
         let (first, second) = (find(first, designed, basis)?, find(second, designed, basis)?);
-        return Ok(first
-            .zip(second)
-            .map(|(first, second)| Box::new(Residual { first, second }) as Box<dyn TensorCodec>));
+        return Ok(first.zip(second).map(|(first, second)| boxed(Residual { first, second })));
     }
     if name.ends_with(".toml") {
         return Ok(Some(Box::new(designed(name)?)));
     }
-    if let (Some(trinity), Some(Basis::Trinity(basis))) =
-        (Trinity::named(name).or_else(|| Trinity::stored(name)), basis)
-    {
-        return Ok(Some(Box::new(trinity.with_basis(basis.clone()))));
-    }
-    if let (Some(line), Some(Basis::Trinity(basis))) = (Line::named(name), basis) {
-        return Ok(Some(Box::new(line.with_basis(basis.clone()))));
+    if let Some(Basis::Trinity(basis)) = basis {
+        let trinity = Trinity::named(name).or_else(|| Trinity::stored(name));
+        let with_basis = trinity.map(|trinity| boxed(trinity.with_basis(basis.clone())));
+        let line = || Some(boxed(Line::named(name)?.with_basis(basis.clone())));
+        return Ok(with_basis.or_else(line).or_else(|| built_in(name)));
     }
     Ok(built_in(name))
+}
+
+fn boxed(codec: impl TensorCodec + 'static) -> Box<dyn TensorCodec> {
+    Box::new(codec)
 }
 
 /// A codec that is not made of others.
 fn built_in(name: &str) -> Option<Box<dyn TensorCodec>> {
     let packed_int = |group| IntGroups { group, whole_bits: true };
     match name {
-        "uniform+ac" => return Some(Box::new(Lossy(Uniform))),
-        "zstd" => return Some(Box::new(Lossless)),
+        "uniform+ac" => return Some(boxed(Lossy(Uniform))),
+        "zstd" => return Some(boxed(Lossless)),
         "rtn" => return Some(scalar(name, packed_int(None), SymbolCoder::Packed)),
         "rtn-128g" => return Some(scalar(name, packed_int(Some(128)), SymbolCoder::Packed)),
         "nf4" => return Some(scalar(name, Nf4, SymbolCoder::Packed)),
         _ => {}
     }
-    if let Some(format) = KQuant::named(name) {
-        return Some(Box::new(Lossy(Blocks(format))));
-    }
-    if let Some(method) = Method::named(name) {
-        return Some(Box::new(Calibrated(method)));
-    }
-    if let Some(layer) = Layer::named(name) {
-        return Some(Box::new(layer));
-    }
-    if let Some(cache) = Cache::named(name) {
-        return Some(Box::new(cache));
-    }
-    if let Some(line) = Line::named(name) {
-        return Some(Box::new(line));
-    }
-    if let Some(profile) = Trinity::named(name).or_else(|| Trinity::stored(name)) {
-        return Some(Box::new(profile));
-    }
-    if let Some((element, _)) = Element::ALL.into_iter().find(|&(_, own)| own == name) {
-        return Some(scalar(name, Mx { element: Some(element) }, SymbolCoder::Packed));
-    }
-    if let Some(frames) = video::find(name) {
-        return Some(Box::new(Lossy(Video(frames))));
+    let element = || Element::ALL.into_iter().find(|&(_, own)| own == name);
+    let named = KQuant::named(name).map(|format| boxed(Lossy(Blocks(format))));
+    let named = named
+        .or_else(|| Method::named(name).map(|method| boxed(Calibrated(method))))
+        .or_else(|| Layer::named(name).map(boxed))
+        .or_else(|| Cache::named(name).map(boxed))
+        .or_else(|| Line::named(name).map(boxed))
+        .or_else(|| Trinity::named(name).or_else(|| Trinity::stored(name)).map(boxed))
+        .or_else(|| element().map(|(own, _)| scalar(name, Mx { element: Some(own) }, SymbolCoder::Packed)))
+        .or_else(|| video::find(name).map(|frames| boxed(Lossy(Video(frames)))));
+    if named.is_some() {
+        return named;
     }
     let (format, coder) = name.split_once('+')?;
     let (coder, _) = SYMBOL_CODERS.into_iter().find(|&(_, own)| own == coder)?;

@@ -269,9 +269,7 @@ mod tests {
     use crate::{Class, Dtype};
 
     fn tensor(values: &[f32], cols: usize) -> Tensor {
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(values, &mut data);
-        Tensor::new("t", Class::Other, Dtype::F32, vec![values.len() / cols, cols], data).unwrap()
+        Tensor::of_f32("t", Class::Other, Dtype::F32, vec![values.len() / cols, cols], values).unwrap()
     }
 
     fn noise(count: u32) -> Vec<f32> {

@@ -48,17 +48,13 @@ impl<Q: Quantizer> MatrixCodec for Scalar<Q> {
         self.quantizer.guess(bits)
     }
 
-    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
-        self.encode_with(matrix, knob, self.choose(matrix)?)
-    }
-
     /// The rate of a coder of bytes jumps where one symbol more makes it change
     /// its way; with the finer groups in front it grows by a group at a time.
     fn other_choice(&self, choice: u8) -> Option<u8> {
         (choice != FRONT && !self.has_one_rate()).then_some(FRONT)
     }
 
-    fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
+    fn encode(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
         let placement = if choice == FRONT { Placement::Front } else { Placement::Spread };
         let symbols = self.quantizer.quantize(matrix, knob, placement);
         let layout = self.quantizer.layout(&symbols.side, matrix.rows, matrix.cols)?;

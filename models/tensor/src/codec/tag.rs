@@ -24,8 +24,10 @@ pub(crate) enum Kind {
     Trinity,
 }
 
-const LINE: u16 = 1;
-const UNIFORM: u16 = 2;
+/// The line-rate codec's tag.
+pub(crate) const LINE: u16 = 1;
+/// That of `uniform+ac`.
+pub(crate) const UNIFORM: u16 = 2;
 const EXPONENT_BITS: u32 = 12;
 /// First bytes of the Trinity codec's streams.
 const TRINITY_MAGIC: &[u8] = b"TC";
@@ -59,11 +61,10 @@ impl<'a> Slab<'a> {
             0 | 15 => (Kind::Line, whole),
             3 | 4 => (Kind::Uniform, whole - MARK),
             tag => {
+                let known = "1 is the line-rate codec's, 2 that of uniform+ac";
                 return Err(Error::corrupt(
                     0,
-                    format!(
-                        "no stream of this version has the tag {tag}: 1 is the line-rate codec's, 2 that of uniform+ac"
-                    ),
+                    format!("no stream of this version has the tag {tag}: {known}"),
                 ));
             }
         };
@@ -71,17 +72,8 @@ impl<'a> Slab<'a> {
     }
 }
 
-/// The bytes before a stream of the line-rate codec.
-pub(crate) fn of_line(exponent: i16) -> [u8; HEADER] {
-    tagged(LINE, exponent)
-}
-
-/// The bytes before a stream of `uniform+ac`.
-pub(crate) fn of_uniform(exponent: i16) -> [u8; HEADER] {
-    tagged(UNIFORM, exponent)
-}
-
-fn tagged(tag: u16, exponent: i16) -> [u8; HEADER] {
+/// The bytes before a stream.
+pub(crate) fn tagged(tag: u16, exponent: i16) -> [u8; HEADER] {
     (tag << EXPONENT_BITS | exponent as u16 & ((1 << EXPONENT_BITS) - 1)).to_le_bytes()
 }
 
@@ -98,8 +90,8 @@ mod tests {
     #[test]
     fn slabs_of_today_and_of_before_are_told_apart_at_every_exponent() {
         for exponent in -1100..=1100i16 {
-            assert_eq!(opened(of_line(exponent), b"TL").unwrap(), (Kind::Line, exponent));
-            assert_eq!(opened(of_uniform(exponent), b"TL").unwrap(), (Kind::Uniform, exponent));
+            assert_eq!(opened(tagged(LINE, exponent), b"TL").unwrap(), (Kind::Line, exponent));
+            assert_eq!(opened(tagged(UNIFORM, exponent), b"TL").unwrap(), (Kind::Uniform, exponent));
             let before = exponent.to_le_bytes();
             assert_eq!(opened(before, b"TL").unwrap(), (Kind::Line, exponent));
             assert_eq!(opened(before, b"TC").unwrap(), (Kind::Trinity, exponent));

@@ -8,7 +8,7 @@ use super::contract::{in_words, missed};
 use super::lossy::{behind_header, differences, measured, normalize, restored, restored_into};
 use super::rate::within_after_rounding;
 use super::{Encoded, MetricSums, Moments, Rate, StageCost, TensorCodec};
-use crate::{Dtype, Error, LimitingFactor, Tensor};
+use crate::{Error, LimitingFactor, Tensor};
 
 /// One profile of the Trinity codec.
 #[derive(Debug)]
@@ -67,12 +67,10 @@ impl Trinity {
     }
 
     fn attempt(&self, tensor: &Tensor, target: Rate, moments: Option<Moments<'_>>) -> Result<Encoded, Error> {
-        let Some((exponent, coded, _)) = self.code(tensor, target, moments)? else {
-            return Ok(Encoded::like(tensor, Vec::new()));
-        };
-        let mut bytes = exponent.to_le_bytes().to_vec();
-        bytes.extend(coded.bytes);
-        Ok(Encoded::like(tensor, bytes))
+        Ok(match self.code(tensor, target, moments)? {
+            Some((exponent, coded, _)) => Encoded::behind(tensor, exponent, &coded.bytes),
+            None => Encoded::like(tensor, Vec::new()),
+        })
     }
 
     /// The normalized values of a stream.
@@ -92,16 +90,13 @@ impl Trinity {
         target: Rate,
         moments: Option<Moments<'_>>,
     ) -> Result<Option<(i16, trinity_codec::Encoded, &Profile)>, Error> {
-        let unreachable = |error: trinity_codec::Error| Error::Unreachable {
-            name: tensor.name().to_owned(),
-            codec: self.name(),
-            target: in_words(target),
-            limiting_factor: match error {
+        let unreachable = |error: trinity_codec::Error| {
+            let factor = match error {
                 trinity_codec::Error::RateUnreachable { .. } => LimitingFactor::Rate,
                 trinity_codec::Error::ErrorUnreachable { .. } => LimitingFactor::Error,
                 _ => LimitingFactor::Shape,
-            },
-            reason: error.to_string().into(),
+            };
+            Error::unreachable(tensor.name(), self.name(), in_words(target), factor, error.to_string())
         };
         let Some((matrix, exponent)) = normalize(tensor)? else { return Ok(None) };
         let profile = self.profile.as_ref().ok_or_else(|| Error::BadProfile {
@@ -173,13 +168,11 @@ impl TensorCodec for Trinity {
     }
 
     fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
-        let wide = matches!(tensor.dtype(), Dtype::F64 | Dtype::I32 | Dtype::I64);
-        if let (Rate::Bits(bits), false) = (target, wide)
+        if let (Rate::Bits(bits), false) = (target, tensor.dtype().is_wide())
             && let Some((exponent, coded, _)) = self.code(tensor, behind_header(bits, tensor), None)?
         {
-            let mut bytes = exponent.to_le_bytes().to_vec();
-            bytes.extend(coded.bytes);
-            let encoded = Encoded::like(tensor, bytes).within(target, self.name(), "it needs at least")?;
+            let encoded = Encoded::behind(tensor, exponent, &coded.bytes);
+            let encoded = encoded.within(target, self.name(), "it needs at least")?;
             return Ok((encoded, differences(tensor, 0, &coded.recon, exponent)));
         }
         let encoded = self.encode(tensor, target)?;
@@ -193,13 +186,8 @@ impl TensorCodec for Trinity {
 
     fn encode_weighted(&self, tensor: &Tensor, target: Rate, moments: Moments<'_>) -> Result<Encoded, Error> {
         let Rate::Bits(bits) = target else {
-            return Err(Error::Unreachable {
-                name: tensor.name().to_owned(),
-                codec: self.name(),
-                target: target.to_string(),
-                limiting_factor: LimitingFactor::Target,
-                reason: "weighing by moments goes to a rate".into(),
-            });
+            let (name, reason) = (tensor.name(), "weighing by moments goes to a rate");
+            return Err(Error::unreachable(name, self.name(), target, LimitingFactor::Target, reason));
         };
         let encoded = self.attempt(tensor, behind_header(bits, tensor), Some(moments))?;
         encoded.within(target, self.name(), "it needs at least")

@@ -45,14 +45,9 @@ impl MatrixCodec for Uniform {
         Some(bits - 2.05 - rms.log2())
     }
 
-    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
+    fn encode(&self, matrix: &Matrix, knob: f64, _choice: u8) -> Result<Vec<u8>, Error> {
         let step = 2f64.powf(-knob) as f32;
-        let inverse = 1.0 / f64::from(step);
-        let integers: Vec<i64> = matrix
-            .values
-            .iter()
-            .map(|&value| (f64::from(value) * inverse).round_ties_even() as i64)
-            .collect();
+        let integers = rounded(&matrix.values, 1.0 / f64::from(step));
         let mean =
             integers.iter().map(|integer| integer.unsigned_abs() as f64).sum::<f64>() / integers.len() as f64;
         let raw_bits = raw_bits(mean);
@@ -84,25 +79,24 @@ impl MatrixCodec for Uniform {
     }
 }
 
+/// Values in steps, of which one has `inverse`, to the nearest.
+fn rounded(values: &[f32], inverse: f64) -> Vec<i64> {
+    values.iter().map(|&value| (f64::from(value) * inverse).round_ties_even() as i64).collect()
+}
+
 /// The reference line: the empirical order-0 entropy of uniformly quantized
 /// values, and their error. No coder of these integers with one table for all
 /// beats it; an adaptive one may, where a tensor's spread drifts.
 pub fn order0(tensor: &Tensor, target: Rate) -> Result<(f64, MetricSums), Error> {
     let Some((matrix, exponent)) = normalize(tensor)? else {
-        let mut sums = MetricSums::default();
-        sums.add_tensors(tensor, tensor);
-        return Ok((0.0, sums));
+        return Ok((0.0, MetricSums::between(tensor, tensor)));
     };
     let unreachable = |_| missed(target, tensor, "order-0 entropy".into(), "no step comes there");
     // Errors in the tensor's own units.
     let unit = 2f64.powi(exponent.into());
     let measure = |knob: f64| {
         let inverse = 2f64.powf(knob);
-        let mut integers: Vec<i64> = matrix
-            .values
-            .iter()
-            .map(|&value| (f64::from(value) * inverse).round_ties_even() as i64)
-            .collect();
+        let mut integers = rounded(&matrix.values, inverse);
         let mut sums = MetricSums::default();
         for (values, integers) in matrix.values.chunks(1024).zip(integers.chunks(1024)) {
             let wide: Vec<f64> = values.iter().map(|&value| f64::from(value) * unit).collect();
@@ -349,7 +343,7 @@ mod tests {
             let matrix = Matrix { rows: 256, cols: values.len() / 256, values };
             for knob in [2.0, 4.0, 6.0, 9.0] {
                 let step = 2f64.powf(-knob);
-                let bytes = Uniform.encode(&matrix, knob).unwrap();
+                let bytes = Uniform.encode(&matrix, knob, 0).unwrap();
                 let bits = 8.0 * bytes.len() as f64 / matrix.values.len() as f64;
                 let estimate = estimated_bits(&[&matrix.values], step);
                 let off = estimate - bits;

@@ -13,11 +13,17 @@ use super::tiling::{Limits, Tiling};
 use super::{Matrix, MatrixCodec};
 use crate::Error;
 
-/// This project's H.265.
+/// This project's H.265 or H.264.
 #[derive(Debug)]
-pub(crate) struct H265 {
-    pub preset: trinity_h265::Preset,
-    pub chroma: Chroma,
+struct Own {
+    preset: Preset,
+    chroma: Chroma,
+}
+
+#[derive(Debug)]
+enum Preset {
+    H265(trinity_h265::Preset),
+    H264(trinity_h264::Preset),
 }
 
 /// Samples have 12 bits: the grid is then finer than any step of interest, and
@@ -26,9 +32,29 @@ const DEPTH: u32 = 12;
 /// Largest frame: within every level's limits, large beside any transform.
 const SIDE: usize = 4096;
 
-impl FrameCodec for H265 {
+impl Own {
+    fn standard(&self) -> &'static str {
+        match self.preset {
+            Preset::H265(_) => "h265",
+            Preset::H264(_) => "h264",
+        }
+    }
+
+    fn failed(&self, error: impl std::error::Error) -> Error {
+        Error::External { program: self.standard().to_owned(), problem: error.to_string() }
+    }
+}
+
+impl FrameCodec for Own {
     fn name(&self) -> String {
-        named("h265", self.preset == trinity_h265::Preset::default(), self.preset.name(), self.chroma)
+        let (is_default, preset) = match self.preset {
+            Preset::H265(preset) => (preset == Default::default(), preset.name()),
+            Preset::H264(preset) => (preset == Default::default(), preset.name()),
+        };
+        let preset = if is_default { String::new() } else { format!("-{preset}") };
+        let packing = PACKINGS.iter().find(|(_, own)| *own == self.chroma);
+        let packing = packing.map_or(String::new(), |(name, _)| format!("-{name}"));
+        format!("{}{preset}{packing}", self.standard())
     }
 
     fn limits(&self) -> Limits {
@@ -40,76 +66,35 @@ impl FrameCodec for H265 {
     }
 
     fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
-        let params = trinity_h265::Params {
-            rate: Rate::Qp(qp.into()),
-            preset: self.preset,
-            // Rows are tasks of the pool that slabs and jobs run in.
-            threads: 0,
-            picture_hash: false,
-            ..Default::default()
-        };
-        trinity_h265::encode(frames, &params)
-            .map(|coded| coded.stream)
-            .map_err(|error| failed("h265", &error))
+        // Rows and slices are tasks of the pool that slabs and jobs run in.
+        let (rate, threads) = (Rate::Qp(qp.into()), 0);
+        match self.preset {
+            Preset::H265(preset) => {
+                let params = trinity_h265::Params { rate, preset, threads, ..Default::default() };
+                trinity_h265::encode(frames, &trinity_h265::Params { picture_hash: false, ..params })
+                    .map(|coded| coded.stream)
+                    .map_err(|error| self.failed(error))
+            }
+            Preset::H264(preset) => {
+                let params = trinity_h264::Params { rate, preset, threads, ..Default::default() };
+                trinity_h264::encode(frames, &params)
+                    .map(|coded| coded.stream)
+                    .map_err(|error| self.failed(error))
+            }
+        }
     }
 
     fn decode(&self, stream: &[u8], _size: (usize, usize)) -> Result<Vec<Frame>, Error> {
-        trinity_h265::decode(stream).map_err(|error| failed("h265", &error))
+        match self.preset {
+            Preset::H265(_) => trinity_h265::decode(stream).map_err(|error| self.failed(error)),
+            Preset::H264(_) => trinity_h264::decode(stream).map_err(|error| self.failed(error)),
+        }
     }
-}
-
-/// This project's H.264.
-#[derive(Debug)]
-pub(crate) struct H264 {
-    pub preset: trinity_h264::Preset,
-    pub chroma: Chroma,
-}
-
-impl FrameCodec for H264 {
-    fn name(&self) -> String {
-        named("h264", self.preset == trinity_h264::Preset::default(), self.preset.name(), self.chroma)
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { least: 1, side: SIDE, chroma: self.chroma, depth: DEPTH }
-    }
-
-    fn steps(&self) -> Vec<Step> {
-        Step::even(-6 * (DEPTH as i32 - 8), 51)
-    }
-
-    fn encode(&self, frames: &[Frame], qp: i32) -> Result<Vec<u8>, Error> {
-        let params = trinity_h264::Params {
-            rate: Rate::Qp(qp.into()),
-            preset: self.preset,
-            // Slices are tasks of the pool that slabs and jobs run in.
-            threads: 0,
-            ..Default::default()
-        };
-        trinity_h264::encode(frames, &params)
-            .map(|coded| coded.stream)
-            .map_err(|error| failed("h264", &error))
-    }
-
-    fn decode(&self, stream: &[u8], _size: (usize, usize)) -> Result<Vec<Frame>, Error> {
-        trinity_h264::decode(stream).map_err(|error| failed("h264", &error))
-    }
-}
-
-fn named(codec: &str, default: bool, preset: &str, chroma: Chroma) -> String {
-    let preset = if default { String::new() } else { format!("-{preset}") };
-    let packing =
-        PACKINGS.iter().find(|(_, own)| *own == chroma).map_or(String::new(), |(name, _)| format!("-{name}"));
-    format!("{codec}{preset}{packing}")
 }
 
 /// Packings other than luma alone, as names have them: neutral chroma, for
 /// hardware without 4:0:0, and three planes of values.
 const PACKINGS: [(&str, Chroma); 2] = [("420", Chroma::C420), ("444", Chroma::C444)];
-
-fn failed(program: &str, error: &dyn std::error::Error) -> Error {
-    Error::External { program: program.to_owned(), problem: error.to_string() }
-}
 
 /// A frame codec by name: `h265`, `h264-fast`, `h265-444`, `h265-slow-420`, or an external one.
 pub(crate) fn find(name: &str) -> Option<Box<dyn FrameCodec>> {
@@ -118,14 +103,12 @@ pub(crate) fn find(name: &str) -> Option<Box<dyn FrameCodec>> {
         .find_map(|(packing, chroma)| Some((name.strip_suffix(packing)?.strip_suffix('-')?, chroma)))
         .unwrap_or((name, Chroma::C400));
     let (codec, preset) = rest.split_once('-').unwrap_or((rest, "medium"));
-    match codec {
-        "h265" => preset.parse().ok().map(|preset| Box::new(H265 { preset, chroma }) as Box<dyn FrameCodec>),
-        "h264" => trinity_h264::Preset::ALL
-            .into_iter()
-            .find(|own| own.name() == preset)
-            .map(|preset| Box::new(H264 { preset, chroma }) as Box<dyn FrameCodec>),
-        _ => Ffmpeg::named(name).map(|codec| Box::new(codec) as Box<dyn FrameCodec>),
-    }
+    let preset = match codec {
+        "h265" => Preset::H265(preset.parse().ok()?),
+        "h264" => Preset::H264(trinity_h264::Preset::ALL.into_iter().find(|own| own.name() == preset)?),
+        _ => return Some(Box::new(Ffmpeg::named(name)?)),
+    };
+    Some(Box::new(Own { preset, chroma }))
 }
 
 /// A frame codec as a codec of matrices.
@@ -202,10 +185,6 @@ impl MatrixCodec for Video {
         Some(-(a.even_qp + share * (b.even_qp - a.even_qp)))
     }
 
-    fn encode(&self, matrix: &Matrix, knob: f64) -> Result<Vec<u8>, Error> {
-        self.encode_with(matrix, knob, self.choose(matrix)?)
-    }
-
     fn decode(&self, bytes: &[u8], rows: usize, cols: usize) -> Result<Vec<f32>, Error> {
         let (header, rest) =
             bytes.split_first_chunk::<HEADER>().ok_or_else(|| Error::corrupt(0, "the header is cut"))?;
@@ -238,7 +217,7 @@ impl MatrixCodec for Video {
         (choice & OCTAVES == 0).then_some(choice | OCTAVES)
     }
 
-    fn encode_with(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
+    fn encode(&self, matrix: &Matrix, knob: f64, choice: u8) -> Result<Vec<u8>, Error> {
         let steps = self.0.steps();
         let finest = steps.first().map_or(0.0, |step| step.even_qp);
         let whole =

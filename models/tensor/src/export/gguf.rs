@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Stored, Written};
 use crate::codec::KQuant;
-use crate::file::{AtomicFile, GgufHeader};
+use crate::file::{AtomicFile, GgufHeader, plain_id};
 use crate::{Dtype, Error};
 
 const FORMAT: &str = "GGUF";
@@ -14,21 +14,10 @@ const QUANTIZATION_VERSION: u32 = 2;
 
 /// The number of a format in a tensor's description.
 fn kind(stored: Stored) -> Option<u32> {
-    Some(match stored {
-        Stored::Plain(Dtype::F32) => 0,
-        Stored::Plain(Dtype::F16) => 1,
-        Stored::Blocks(KQuant::Q8) => 8,
-        Stored::Blocks(KQuant::Q2) => 10,
-        Stored::Blocks(KQuant::Q3) => 11,
-        Stored::Blocks(KQuant::Q4) => 12,
-        Stored::Plain(Dtype::I8) => 24,
-        Stored::Plain(Dtype::I16) => 25,
-        Stored::Plain(Dtype::I32) => 26,
-        Stored::Plain(Dtype::I64) => 27,
-        Stored::Plain(Dtype::F64) => 28,
-        Stored::Plain(Dtype::Bf16) => 30,
-        Stored::Plain(_) => return None,
-    })
+    match stored {
+        Stored::Plain(dtype) => plain_id(dtype),
+        Stored::Blocks(format) => Some(format.block().id()),
+    }
 }
 
 /// What `general.file_type` calls a file most of whose values are in a format.
@@ -60,9 +49,9 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 fn descriptions(tensors: &[Written<'_>], alignment: u64) -> Result<(Vec<u8>, Vec<u64>), Error> {
     let (mut bytes, mut places, mut offset) = (Vec::new(), Vec::new(), 0u64);
     for Written { entry, stored } in tensors {
-        let unsupported = |what: String| Error::Unsupported { format: FORMAT, offset: 0, what };
         let kind = kind(*stored).filter(|_| entry.carried().is_none()).ok_or_else(|| {
-            unsupported(format!("number format {} of tensor `{}`", entry.stored(), entry.name()))
+            let what = format!("number format {} of tensor `{}`", entry.stored(), entry.name());
+            Error::unsupported(FORMAT, 0, what)
         })?;
         put_text(&mut bytes, entry.name());
         bytes.extend((entry.shape().len() as u32).to_le_bytes());
@@ -103,20 +92,19 @@ pub fn write_gguf(
     start.resize(start.len().next_multiple_of(alignment as usize), 0);
     let mut file = AtomicFile::create(path)?;
     file.write_all(&start).map_err(Error::write("writing the header"))?;
+    let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(Error::write("writing values"));
     let mut written = 0u64;
     for (tensor, place) in tensors.iter().zip(places) {
-        let padding = vec![0; (place - written) as usize];
-        file.write_all(&padding).map_err(Error::write("writing values"))?;
+        write(&vec![0; (place - written) as usize])?;
         written = place;
         tensor.each(|bytes, values| {
-            file.write_all(bytes).map_err(Error::write("writing values"))?;
+            write(bytes)?;
             written += bytes.len() as u64;
             progress(values);
             Ok(())
         })?;
     }
     // Readers take data to end on the alignment.
-    let padding = vec![0; (written.next_multiple_of(alignment) - written) as usize];
-    file.write_all(&padding).map_err(Error::write("writing values"))?;
+    write(&vec![0; (written.next_multiple_of(alignment) - written) as usize])?;
     file.commit()
 }

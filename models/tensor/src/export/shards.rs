@@ -1,14 +1,13 @@
 //! A sharded folder as it was: which file each tensor goes into, and the index.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
 
 use serde_json::Value;
 
 use super::{Stored, Written};
 use crate::Error;
+use crate::file::{INDEX as FORMAT, is_plain};
 
-const FORMAT: &str = "safetensors index";
 /// What an index is called.
 const INDEX_NAME: &str = "model.safetensors.index.json";
 
@@ -30,16 +29,13 @@ impl Shards {
     ///
     /// Where it is none, or names files elsewhere.
     pub fn parse(text: Vec<u8>) -> Result<Self, Error> {
-        let malformed = |problem: String| Error::Malformed { format: FORMAT, offset: 0, problem };
+        let malformed = |problem: String| Error::malformed(FORMAT, 0, problem);
         let index: Value = serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
         let map = index["weight_map"].as_object().ok_or_else(|| malformed("it has no weight_map".into()))?;
         let mut homes = BTreeMap::new();
         for (name, home) in map {
             let home = home.as_str().unwrap_or_default();
-            let mut parts = Path::new(home).components();
-            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-                return Err(malformed(format!("shard `{home}` is not a plain file name")));
-            }
+            is_plain(home)?;
             // PyTorch's shards become safetensors.
             let stem = home.strip_suffix(".bin").map(|stem| format!("{stem}.safetensors"));
             homes.insert(name.clone(), stem.unwrap_or_else(|| home.to_owned()));

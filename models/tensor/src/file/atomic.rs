@@ -62,10 +62,8 @@ impl AtomicFile {
 /// A draft of the file that shall be `path`: beside it, or among temporary
 /// files where `path` is a device.
 pub fn reserve(path: &Path) -> io::Result<Draft> {
-    if is_special(path) {
-        return Draft::create(&std::env::temp_dir());
-    }
-    Draft::create(folder_of(path))
+    let temporary = std::env::temp_dir();
+    Draft::create(if is_special(path) { &temporary } else { folder_of(path) })
 }
 
 /// Moves a finished draft to its place; `AlreadyExists` where another file

@@ -1,7 +1,7 @@
 //! What an open tensor file holds. Readers fill it in; which reader a file
 //! needs is for [`super::formats`] to find out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::entry::Entry;
@@ -41,11 +41,16 @@ pub(super) trait Lists: std::fmt::Debug + Send + Sync {
 }
 
 impl TensorFile {
+    /// What a file of some format holds; an error where two tensors carry one name.
     pub(crate) fn new(
         format: &'static str,
         mut entries: Vec<Entry>,
         mut metadata: BTreeMap<String, String>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        let mut names = HashSet::new();
+        if let Some(twice) = entries.iter().find(|entry| !names.insert(entry.name.as_str())) {
+            return Err(Error::DuplicateName { name: twice.name.clone() });
+        }
         let whole_file = metadata.get(CLASS_KEY).and_then(|class| class.parse().ok());
         for entry in &mut entries {
             let own =
@@ -60,7 +65,7 @@ impl TensorFile {
                 None => {}
             }
         }
-        Self { format, entries, metadata, lists: None, origin: None }
+        Ok(Self { format, entries, metadata, lists: None, origin: None })
     }
 
     /// Tensors that are in no file, as if they were in one.
@@ -69,11 +74,7 @@ impl TensorFile {
     ///
     /// Where two of them carry one name.
     pub fn of(entries: Vec<Entry>, metadata: BTreeMap<String, String>) -> Result<Self, Error> {
-        let mut names = std::collections::HashSet::new();
-        match entries.iter().find(|entry| !names.insert(entry.name.as_str())) {
-            Some(twice) => Err(Error::DuplicateName { name: twice.name.clone() }),
-            None => Ok(Self::new("memory", entries, metadata)),
-        }
+        Self::new("memory", entries, metadata)
     }
 
     /// The same file with every tensor under one class.
@@ -109,10 +110,6 @@ impl TensorFile {
 
     /// Texts for a container of these tensors: those that the file carries, and what
     /// is to be kept of the file itself.
-    ///
-    /// # Errors
-    ///
-    /// Where the file's header cannot be read again.
     pub fn texts(&self) -> Result<BTreeMap<String, String>, Error> {
         let mut texts = self.metadata.clone();
         texts.extend(self.origin.as_ref().map(Origin::text).transpose()?);
@@ -120,10 +117,6 @@ impl TensorFile {
     }
 
     /// The same file, whose containers carry these small files as well.
-    ///
-    /// # Errors
-    ///
-    /// Where they cannot be packed.
     pub fn with_files(mut self, files: &BTreeMap<String, String>) -> Result<Self, Error> {
         let text = serde_json::to_vec(files).map_err(|error| malformed(error.to_string()))?;
         self.metadata.insert(OriginPart::Files.key(), packed(&text)?);
@@ -131,10 +124,6 @@ impl TensorFile {
     }
 
     /// What a container keeps of the file it was made of; `None` where that was no such file.
-    ///
-    /// # Errors
-    ///
-    /// Where the text is not what was written.
     pub fn kept(&self, kind: OriginPart) -> Result<Option<Vec<u8>>, Error> {
         self.metadata.get(&kind.key()).map(|text| unpacked(text)).transpose()
     }

@@ -59,7 +59,7 @@ pub(crate) trait Payload: Debug + Send + Sync {
 
     /// The coded bytes of a slab, in formats that have slabs.
     fn coded_slab(&self, _index: usize) -> Result<Vec<u8>, Error> {
-        Err(Error::Unsupported { format: "tensor file", offset: 0, what: "reading coded slabs".into() })
+        Err(Error::unsupported("tensor file", 0, "reading coded slabs"))
     }
 
     /// Values of a whole slab and the number of slabs, in formats that have slabs.
@@ -107,16 +107,8 @@ impl Entry {
         offset: u64,
         payload: Arc<dyn Payload>,
     ) -> Result<Self, Error> {
-        let values =
-            count(&shape).filter(|&values| values.checked_mul(dtype.bytes()).is_some()).ok_or_else(|| {
-                Error::SizeMismatch {
-                    name: name.clone(),
-                    shape: shape.clone(),
-                    dtype,
-                    expected: "more than 2^64".into(),
-                    found: 0,
-                }
-            })?;
+        let values = count(&shape).filter(|&values| values.checked_mul(dtype.bytes()).is_some());
+        let values = values.ok_or_else(|| Error::too_large(&name, &shape, dtype))?;
         let class = Class::from_name(&name);
         let stored = dtype.name().to_owned();
         Ok(Self { name, class, dtype, shape, values, offset, stored, carried: None, payload })
@@ -253,6 +245,19 @@ impl Entry {
         Ok(hash.finish())
     }
 
+    /// How it is cut into slabs of the size we write.
+    pub(crate) fn plan(&self) -> BlockPlan {
+        let (rows, cols) = self.matrix();
+        BlockPlan::new(rows, cols, SLAB_VALUES)
+    }
+
+    /// Some of its values as a slab of it.
+    pub(crate) fn as_slab(&self, data: Vec<u8>) -> Result<Tensor, Error> {
+        let values = data.len() / self.dtype.bytes();
+        let cols = self.matrix().1.min(values).max(1);
+        Tensor::new(self.name.clone(), self.class, self.dtype, vec![values / cols, cols], data)
+    }
+
     /// Bytes of the first slab's values, where the format has slabs and they are no larger than ours.
     fn slab_bytes(&self) -> usize {
         let (rows, cols) = self.matrix();
@@ -286,6 +291,17 @@ impl Entry {
 
 /// Bytes read in one go; a multiple of every format's value size.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+
+/// Moves indices on to the next value, the last one fastest.
+pub(crate) fn advance(index: &mut [usize], shape: &[usize]) {
+    for (i, &dim) in index.iter_mut().zip(shape).rev() {
+        *i += 1;
+        if *i < dim {
+            break;
+        }
+        *i = 0;
+    }
+}
 
 /// Product of dimensions, unless it overflows.
 pub(crate) fn count(shape: &[usize]) -> Option<usize> {

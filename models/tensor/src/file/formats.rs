@@ -1,9 +1,18 @@
 //! Which format a file is in, by its first bytes.
 
+use std::path::Path;
+
 use super::contents::TensorFile;
 use super::source::Source;
 use super::{gguf, npy, npz, pt, safetensors, tri};
 use crate::Error;
+
+/// Opens a file, whose name says that of the one tensor of an npy.
+pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
+    let stem = path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy());
+    let opened = Source::open(path).and_then(|source| parse(&source, &stem));
+    opened.map_err(|error| error.in_file(path))
+}
 
 /// Reads a file's headers; `stem` names the one tensor of an npy.
 pub(super) fn parse(source: &Source, stem: &str) -> Result<TensorFile, Error> {

@@ -6,7 +6,6 @@
 
 mod blocks;
 mod cursor;
-mod half;
 mod header;
 mod i_quants;
 mod k_quants;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 
 pub(crate) use blocks::Block;
 use blocks::Blocks;
-use cursor::{ARRAY, Cursor, DEFAULT_ALIGNMENT, FORMAT, TEXT};
+use cursor::{ARRAY, Cursor, DEFAULT_ALIGNMENT, FORMAT, TEXT, alignment_of};
 pub use header::Header;
 
 use super::contents::{List, Lists, TensorFile};
@@ -49,11 +48,8 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
         }
         if let Some(text) = cursor.value(kind, 0)? {
             if key == "general.alignment" {
-                alignment = text
-                    .parse()
-                    .ok()
-                    .filter(|&value: &u64| value.is_power_of_two() && value <= 1 << 20)
-                    .ok_or_else(|| cursor.malformed(at, format!("alignment {text}")))?;
+                alignment =
+                    alignment_of(&text).ok_or_else(|| cursor.malformed(at, format!("alignment {text}")))?;
             }
             metadata.insert(key, text);
         }
@@ -65,7 +61,7 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     }
     let data_start = cursor.position.next_multiple_of(alignment);
     let entries = place(source, infos, data_start, alignment)?;
-    let mut file = TensorFile::new(FORMAT, entries, metadata);
+    let mut file = TensorFile::new(FORMAT, entries, metadata)?;
     file.lists = Some(Arc::new(Arrays { source: source.clone(), arrays }));
     file.origin = Some(Origin::Gguf { source: source.clone(), bytes: header_bytes });
     Ok(file)
@@ -115,10 +111,9 @@ impl Lists for Arrays {
 /// Turns descriptions into entries, checking that each lies in the file and
 /// that none overlap.
 fn place(source: &Source, infos: Vec<Info>, data_start: u64, alignment: u64) -> Result<Vec<Entry>, Error> {
-    let malformed = |offset, problem| Error::Malformed { format: FORMAT, offset, problem };
+    let malformed = |offset, problem: String| Error::malformed(FORMAT, offset, problem);
     let mut spans = Vec::with_capacity(infos.len());
     let mut entries: Vec<Entry> = Vec::with_capacity(infos.len());
-    let mut names = std::collections::HashSet::new();
     for info in infos {
         let Info { name, shape, kind, offset, at } = info;
         let (block_values, block_bytes) = kind.block();
@@ -129,31 +124,24 @@ fn place(source: &Source, infos: Vec<Info>, data_start: u64, alignment: u64) -> 
             .and_then(|size| u64::try_from(size).ok());
         let begin = data_start.checked_add(offset).filter(|_| offset.is_multiple_of(alignment));
         let (Some(size), Some(begin)) = (size, begin) else {
-            let problem = format!(
-                "tensor `{name}`: shape {shape:?} or offset {offset} is impossible for {}",
-                kind.name()
-            );
+            let kind = kind.name();
+            let problem =
+                format!("tensor `{name}`: shape {shape:?} or offset {offset} is impossible for {kind}");
             return Err(malformed(at, problem));
         };
         let end =
             begin.checked_add(size).filter(|&end| size == 0 || end <= source.len()).ok_or_else(|| {
                 malformed(at, format!("tensor `{name}` of {size} bytes runs past the end of the file"))
             })?;
-        if !names.insert(name.clone()) {
-            return Err(Error::DuplicateName { name });
-        }
         spans.push((begin, end));
+        let source = source.clone();
         let entry = match kind {
-            Kind::Plain(dtype) => Entry::new(
-                name,
-                dtype,
-                shape,
-                begin,
-                Arc::new(Plain { source: source.clone(), offset: begin }),
-            )?,
+            Kind::Plain(dtype) => {
+                Entry::new(name, dtype, shape, begin, Arc::new(Plain { source, offset: begin }))?
+            }
             Kind::Block(block) => {
-                let payload = Blocks { source: source.clone(), offset: begin, block };
-                Entry::new(name, Dtype::F32, shape, begin, Arc::new(payload))?.with_stored(block.name())
+                let payload = Arc::new(Blocks { source, offset: begin, block });
+                Entry::new(name, Dtype::F32, shape, begin, payload)?.with_stored(block.name())
             }
         };
         entries.push(entry);
@@ -204,19 +192,27 @@ enum Kind {
     Block(Block),
 }
 
+/// Numbers of plain formats in descriptions; blocks have theirs in [`blocks`].
+const PLAIN: [(u32, Dtype); 8] = [
+    (0, Dtype::F32),
+    (1, Dtype::F16),
+    (24, Dtype::I8),
+    (25, Dtype::I16),
+    (26, Dtype::I32),
+    (27, Dtype::I64),
+    (28, Dtype::F64),
+    (30, Dtype::Bf16),
+];
+
+/// The number of a plain format in a tensor's description, where it has one.
+pub(crate) fn plain_id(dtype: Dtype) -> Option<u32> {
+    PLAIN.iter().find(|(_, own)| *own == dtype).map(|(id, _)| *id)
+}
+
 impl Kind {
     fn from_id(id: u32) -> Option<Self> {
-        Some(match id {
-            0 => Self::Plain(Dtype::F32),
-            1 => Self::Plain(Dtype::F16),
-            24 => Self::Plain(Dtype::I8),
-            25 => Self::Plain(Dtype::I16),
-            26 => Self::Plain(Dtype::I32),
-            27 => Self::Plain(Dtype::I64),
-            28 => Self::Plain(Dtype::F64),
-            30 => Self::Plain(Dtype::Bf16),
-            other => return Block::from_id(other).map(Self::Block),
-        })
+        let plain = PLAIN.iter().find(|(own, _)| *own == id).map(|(_, dtype)| Self::Plain(*dtype));
+        plain.or_else(|| Block::from_id(id).map(Self::Block))
     }
 
     fn name(self) -> &'static str {

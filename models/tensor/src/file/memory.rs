@@ -55,7 +55,7 @@ impl ValueStream for Rest<'_> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
         let Some((next, rest)) = self.0.split_at_checked(bytes.len()) else {
             let problem = format!("{} bytes are left, {} are asked for", self.0.len(), bytes.len());
-            return Err(Error::Malformed { format: "memory", offset: 0, problem });
+            return Err(Error::malformed("memory", 0, problem));
         };
         bytes.copy_from_slice(next);
         self.0 = rest;

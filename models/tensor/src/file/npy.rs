@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::atomic::AtomicFile;
 use super::contents::TensorFile;
-use super::entry::{Carried, Entry, Payload, ValueStream, count};
+use super::entry::{Carried, Entry, Payload, ValueStream, advance, count};
 use super::source::{Plain, Source};
 use crate::{Dtype, Error, Tensor};
 
@@ -24,7 +24,7 @@ pub(super) fn parse(source: &Source, stem: &str) -> Result<TensorFile, Error> {
     let plain = Plain { source: source.clone(), offset: header.data_start };
     let offset = header.data_start;
     let entry = header.entry(stem.to_owned(), offset, Arc::new(plain))?;
-    Ok(TensorFile::new(FORMAT, vec![entry], Default::default()))
+    TensorFile::new(FORMAT, vec![entry], Default::default())
 }
 
 /// What an npy header says.
@@ -44,18 +44,13 @@ pub(super) struct Header {
 impl Header {
     /// Parses the header at the start of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let malformed = |offset: usize, problem: &str| Error::Malformed {
-            format: FORMAT,
-            offset: offset as u64,
-            problem: problem.to_owned(),
-        };
+        let malformed = |offset: usize, problem: &str| Error::malformed(FORMAT, offset as u64, problem);
         let version =
             bytes.get(6..8).ok_or_else(|| malformed(bytes.len(), "the file ends in its magic number"))?;
-        let (start, len) = match (version[0], bytes.get(8..12)) {
-            (1, _) => (10, bytes.get(8..10).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]])))),
-            (2 | 3, len) => {
-                (12, len.map(|len| u32::from_le_bytes([len[0], len[1], len[2], len[3]]) as usize))
-            }
+        let rest = &bytes[8..];
+        let (start, len) = match version[0] {
+            1 => (10, rest.first_chunk().map(|len| u16::from_le_bytes(*len).into())),
+            2 | 3 => (12, rest.first_chunk().map(|len| u32::from_le_bytes(*len) as usize)),
             _ => return Err(malformed(6, &format!("version {}.{}", version[0], version[1]))),
         };
         let len = len.ok_or_else(|| malformed(8, "the file ends before its header"))?;
@@ -83,7 +78,7 @@ impl Header {
     pub(super) fn size_error(&self, found: u64) -> Error {
         let problem =
             format!("shape {:?} of {} does not take the {found} bytes there are", self.shape, self.dtype);
-        Error::Malformed { format: FORMAT, offset: self.data_start, problem }
+        Error::malformed(FORMAT, self.data_start, problem)
     }
 
     /// An entry whose raw bytes come from `raw`, put in our order as needed.
@@ -125,22 +120,24 @@ struct Fields {
     shape: Vec<usize>,
 }
 
+/// Formats as NumPy writes them on little-endian machines.
+const DESCRS: [(Dtype, &str); 9] = [
+    (Dtype::F64, "<f8"),
+    (Dtype::F32, "<f4"),
+    (Dtype::F16, "<f2"),
+    // What ml_dtypes' bfloat16 turns into when NumPy saves it.
+    (Dtype::Bf16, "<V2"),
+    (Dtype::I8, "|i1"),
+    (Dtype::U8, "|u1"),
+    (Dtype::I16, "<i2"),
+    (Dtype::I32, "<i4"),
+    (Dtype::I64, "<i8"),
+];
+
 impl Fields {
     fn format(&self) -> Result<Format, Error> {
         let (order, kind) = self.descr.1.split_at_checked(1).unwrap_or(("", ""));
-        let known = match kind {
-            "f8" => Some(Dtype::F64),
-            "f4" => Some(Dtype::F32),
-            "f2" => Some(Dtype::F16),
-            // What ml_dtypes' bfloat16 turns into when NumPy saves it.
-            "V2" => Some(Dtype::Bf16),
-            "i1" => Some(Dtype::I8),
-            "u1" => Some(Dtype::U8),
-            "i2" => Some(Dtype::I16),
-            "i4" => Some(Dtype::I32),
-            "i8" => Some(Dtype::I64),
-            _ => None,
-        };
+        let known = DESCRS.iter().find(|(_, descr)| &descr[1..] == kind).map(|(dtype, _)| *dtype);
         let (carried, width) = match known {
             Some(dtype) => (None, dtype.bytes()),
             None => self.foreign(kind)?,
@@ -150,31 +147,27 @@ impl Fields {
             ">" => width > 1,
             _ => {
                 let problem = format!("byte order `{order}`");
-                return Err(Error::Malformed { format: FORMAT, offset: self.descr.0 as u64, problem });
+                return Err(Error::malformed(FORMAT, self.descr.0 as u64, problem));
             }
         };
         // Bytes are turned round value by value, and a complex number is two.
         if big_endian && carried.is_some() && !matches!(kind, "u2" | "u4" | "u8") {
-            let what = format!("number format `{}`", self.descr.1);
-            return Err(Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what });
+            return Err(self.unsupported());
         }
         Ok(Format { dtype: known.unwrap_or(Dtype::U8), carried, width, big_endian })
     }
 
+    fn unsupported(&self) -> Error {
+        Error::unsupported(FORMAT, self.descr.0 as u64, format!("number format `{}`", self.descr.1))
+    }
+
     /// A format that is carried: its name, and the bytes of a value.
     fn foreign(&self, kind: &str) -> Result<(Option<String>, usize), Error> {
-        let unsupported = || {
-            let what = format!("number format `{}`", self.descr.1);
-            Error::Unsupported { format: FORMAT, offset: self.descr.0 as u64, what }
-        };
-        let name = match kind {
-            "b1" => "BOOL".to_owned(),
-            "u2" => "U16".to_owned(),
-            "u4" => "U32".to_owned(),
-            "u8" => "U64".to_owned(),
-            "c8" => "C64".to_owned(),
-            _ => format!("npy:<{kind}"),
-        };
+        const NAMES: [(&str, &str); 5] =
+            [("b1", "BOOL"), ("u2", "U16"), ("u4", "U32"), ("u8", "U64"), ("c8", "C64")];
+        let unsupported = || self.unsupported();
+        let known = NAMES.iter().find(|(own, _)| *own == kind);
+        let name = known.map_or_else(|| format!("npy:<{kind}"), |(_, name)| (*name).to_owned());
         // A size in bytes follows the letter; objects have none, texts count characters.
         let (letter, size) = kind.split_at_checked(1).ok_or_else(unsupported)?;
         let digits = size.chars().take_while(char::is_ascii_digit).count();
@@ -220,8 +213,7 @@ impl Dict<'_> {
     }
 
     fn error(&self, problem: &str) -> Error {
-        let offset = (self.base + self.position) as u64;
-        Error::Malformed { format: FORMAT, offset, problem: problem.to_owned() }
+        Error::malformed(FORMAT, (self.base + self.position) as u64, problem)
     }
 
     fn skip_space(&mut self) {
@@ -347,13 +339,7 @@ fn row_major(mut stream: Swapped<'_>, shape: &[usize], width: usize) -> Result<V
     for _ in 0..values {
         let place = index.iter().zip(shape).rev().fold(0, |place, (&i, &dim)| place * dim + i);
         bytes.extend_from_slice(&column_major[place * width..][..width]);
-        for (i, &dim) in index.iter_mut().zip(shape).rev() {
-            *i += 1;
-            if *i < dim {
-                break;
-            }
-            *i = 0;
-        }
+        advance(&mut index, shape);
     }
     Ok(bytes)
 }
@@ -366,10 +352,7 @@ struct Buffered {
 impl ValueStream for Buffered {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
         let slice = self.bytes.get(self.position..).and_then(|rest| rest.get(..bytes.len()));
-        bytes.copy_from_slice(slice.ok_or_else(|| Error::Io {
-            doing: "reading past the end of a tensor",
-            source: std::io::ErrorKind::UnexpectedEof.into(),
-        })?);
+        bytes.copy_from_slice(slice.ok_or_else(|| Error::ended("reading past the end of a tensor"))?);
         self.position += bytes.len();
         Ok(())
     }
@@ -405,20 +388,9 @@ fn not_written(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
 
 /// A file with its header.
 fn begun(path: &Path, dtype: Dtype, shape: &[usize]) -> Result<AtomicFile, Error> {
-    let descr = match dtype {
-        Dtype::F64 => "<f8",
-        Dtype::F32 => "<f4",
-        Dtype::F16 => "<f2",
-        Dtype::Bf16 => "<V2",
-        Dtype::I8 => "|i1",
-        Dtype::U8 => "|u1",
-        Dtype::I16 => "<i2",
-        Dtype::I32 => "<i4",
-        Dtype::I64 => "<i8",
-        Dtype::F8e4m3 | Dtype::F8e5m2 => {
-            let what = format!("number format {} (write safetensors instead)", dtype);
-            return Err(Error::Unsupported { format: FORMAT, offset: 0, what }.in_file(path));
-        }
+    let Some((_, descr)) = DESCRS.iter().find(|(own, _)| *own == dtype) else {
+        let what = format!("number format {dtype} (write safetensors instead)");
+        return Err(Error::unsupported(FORMAT, 0, what).in_file(path));
     };
     let mut dims = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     if shape.len() == 1 {
@@ -430,11 +402,8 @@ fn begun(path: &Path, dtype: Dtype, shape: &[usize]) -> Result<AtomicFile, Error
     text.extend(std::iter::repeat_n(' ', padding));
     text.push('\n');
     let mut file = AtomicFile::create(path)?;
-    let header_len = u16::try_from(text.len()).map_err(|_| Error::Unsupported {
-        format: FORMAT,
-        offset: 8,
-        what: format!("a shape of {} dimensions", shape.len()),
-    })?;
+    let too_long = |_| Error::unsupported(FORMAT, 8, format!("a shape of {} dimensions", shape.len()));
+    let header_len = u16::try_from(text.len()).map_err(too_long)?;
     file.write_all(b"\x93NUMPY\x01\x00")
         .and_then(|()| file.write_all(&header_len.to_le_bytes()))
         .and_then(|()| file.write_all(text.as_bytes()))

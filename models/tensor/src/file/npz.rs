@@ -21,47 +21,16 @@ const FORMAT: &str = "npz";
 const HEADER_PREFIX: u64 = (1 << 16) + 12;
 
 pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
-    let malformed = |offset, problem: String| Error::Malformed { format: FORMAT, offset, problem };
-    let directory = |error: zip::result::ZipError| malformed(source.len(), format!("zip directory: {error}"));
-    let mut archive = ZipArchive::new(source.reader(0, source.len())).map_err(directory)?;
+    let mut archive = Archive::open(FORMAT, source)?;
     let mut entries: Vec<Entry> = Vec::new();
     for index in 0..archive.len() {
-        let file = archive.by_index_raw(index).map_err(directory)?;
-        let Some(name) = file.name().strip_suffix(".npy").map(str::to_owned) else { continue };
-        let deflated = match file.compression() {
-            CompressionMethod::Stored => false,
-            CompressionMethod::Deflated => true,
-            other => {
-                let what = format!("zip compression {other} of member `{name}`");
-                return Err(Error::Unsupported { format: FORMAT, offset: file.header_start(), what });
-            }
+        let Some((name, mut member)) = archive.member(index, |name| name.strip_suffix(".npy"))? else {
+            continue;
         };
-        if file.encrypted() {
-            let what = format!("encryption of member `{name}`");
-            return Err(Error::Unsupported { format: FORMAT, offset: file.header_start(), what });
-        }
-        let start = file.data_start();
-        let mut member = Member {
-            source: source.clone(),
-            start,
-            end: start.saturating_add(file.compressed_size()),
-            deflated,
-            size: file.size(),
-            crc: file.crc32(),
-            header_len: 0,
-        };
-        drop(file);
-        if member.end > source.len() {
-            return Err(malformed(start, format!("member `{name}` runs past the end of the file")));
-        }
-        let mut prefix = Vec::new();
-        member
-            .decoder()
-            .take(HEADER_PREFIX.min(member.size))
-            .read_to_end(&mut prefix)
-            .map_err(|error| malformed(start, format!("member `{name}` cannot be inflated: {error}")))?;
+        let start = member.start;
+        let prefix = member.content(FORMAT, &name, HEADER_PREFIX)?;
         if !prefix.starts_with(b"\x93NUMPY") {
-            return Err(malformed(start, format!("member `{name}` is not an npy")));
+            return Err(Error::malformed(FORMAT, start, format!("member `{name}` is not an npy")));
         }
         let header = Header::parse(&prefix)?;
         let left = member.size.saturating_sub(header.data_start);
@@ -69,9 +38,6 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
             return Err(header.size_error(left));
         }
         member.header_len = header.data_start;
-        if entries.iter().any(|entry| entry.name() == name) {
-            return Err(Error::DuplicateName { name });
-        }
         entries.push(header.entry(name, start, Arc::new(member))?);
     }
     if entries.is_empty() {
@@ -79,9 +45,63 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
             0 => "an empty zip archive".to_owned(),
             members => format!("none of the zip archive's {members} members is an .npy array"),
         };
-        return Err(malformed(0, held));
+        return Err(Error::malformed(FORMAT, 0, held));
     }
-    Ok(TensorFile::new(FORMAT, entries, Default::default()))
+    TensorFile::new(FORMAT, entries, Default::default())
+}
+
+/// A zip archive of a file of some format.
+pub(super) struct Archive<'a> {
+    format: &'static str,
+    source: &'a Source,
+    zip: ZipArchive<SourceReader>,
+}
+
+impl<'a> Archive<'a> {
+    pub(super) fn open(format: &'static str, source: &'a Source) -> Result<Self, Error> {
+        let zip = ZipArchive::new(source.reader(0, source.len()));
+        Ok(Self { format, source, zip: zip.map_err(|error| directory(format, source, &error))? })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.zip.len()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.zip.file_names()
+    }
+
+    /// A member and what `own` makes of its name; nothing where that is nothing.
+    pub(super) fn member(
+        &mut self,
+        index: usize,
+        own: impl Fn(&str) -> Option<&str>,
+    ) -> Result<Option<(String, Member)>, Error> {
+        let (format, source) = (self.format, self.source);
+        let file = self.zip.by_index_raw(index).map_err(|error| directory(format, source, &error))?;
+        let Some(name) = own(file.name()).map(str::to_owned) else { return Ok(None) };
+        let unsupported = |what| Err(Error::unsupported(format, file.header_start(), what));
+        let deflated = match file.compression() {
+            CompressionMethod::Stored => false,
+            CompressionMethod::Deflated => true,
+            other => return unsupported(format!("zip compression {other} of member `{name}`")),
+        };
+        if file.encrypted() {
+            return unsupported(format!("encryption of member `{name}`"));
+        }
+        let (start, size, crc) = (file.data_start(), file.size(), file.crc32());
+        let end = start.saturating_add(file.compressed_size());
+        if end > source.len() {
+            let problem = format!("member `{name}` runs past the end of the file");
+            return Err(Error::malformed(format, start, problem));
+        }
+        let source = source.clone();
+        Ok(Some((name, Member { source, start, end, deflated, size, crc, header_len: 0 })))
+    }
+}
+
+fn directory(format: &'static str, source: &Source, error: &zip::result::ZipError) -> Error {
+    Error::malformed(format, source.len(), format!("zip directory: {error}"))
 }
 
 /// A zip member whose values follow a header of `header_len` bytes.
@@ -97,27 +117,20 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn decoder(&self) -> Decoder {
+    fn decoder(&self) -> Box<dyn Read + Send> {
         let raw = self.source.reader(self.start, self.end);
-        if self.deflated {
-            Decoder::Deflated(Box::new(DeflateDecoder::new(raw)))
-        } else {
-            Decoder::Stored(raw)
-        }
+        if self.deflated { Box::new(DeflateDecoder::new(raw)) } else { Box::new(raw) }
     }
-}
 
-pub(super) enum Decoder {
-    Stored(SourceReader),
-    Deflated(Box<DeflateDecoder<SourceReader>>),
-}
-
-impl Read for Decoder {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Self::Stored(reader) => reader.read(buffer),
-            Self::Deflated(reader) => reader.read(buffer),
-        }
+    /// Its first bytes, at most so many.
+    pub(super) fn content(&self, format: &'static str, name: &str, most: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        let read = self.decoder().take(most.min(self.size)).read_to_end(&mut bytes);
+        let inflated = |error| {
+            Error::malformed(format, self.start, format!("member `{name}` cannot be inflated: {error}"))
+        };
+        read.map_err(inflated)?;
+        Ok(bytes)
     }
 }
 
@@ -132,25 +145,22 @@ impl Payload for Member {
 
 struct MemberStream<'a> {
     member: &'a Member,
-    decoder: Decoder,
+    decoder: Box<dyn Read + Send>,
     crc: Crc,
     filled: u64,
 }
 
 impl ValueStream for MemberStream<'_> {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        let malformed = |problem| Error::Malformed { format: FORMAT, offset: self.member.start, problem };
+        let malformed = |problem| Error::malformed(FORMAT, self.member.start, problem);
         self.decoder
             .read_exact(bytes)
             .map_err(|error| malformed(format!("member cannot be read: {error}")))?;
         self.crc.update(bytes);
         self.filled += bytes.len() as u64;
-        if self.filled == self.member.size && self.crc.sum() != self.member.crc {
-            return Err(malformed(format!(
-                "checksum {:08x}, expected {:08x}",
-                self.crc.sum(),
-                self.member.crc
-            )));
+        let (found, stated) = (self.crc.sum(), self.member.crc);
+        if self.filled == self.member.size && found != stated {
+            return Err(malformed(format!("checksum {found:08x}, expected {stated:08x}")));
         }
         Ok(())
     }

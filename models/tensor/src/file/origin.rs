@@ -65,14 +65,14 @@ impl OriginPart {
 }
 
 pub(super) fn malformed(problem: String) -> Error {
-    Error::Malformed { format: FORMAT, offset: 0, problem }
+    Error::malformed(FORMAT, 0, problem)
 }
 
 /// Bytes as a text: deflated, in letters.
 pub(super) fn packed(bytes: &[u8]) -> Result<String, Error> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).map_err(Error::io("packing a header"))?;
-    Ok(letters(&encoder.finish().map_err(Error::io("packing a header"))?))
+    let packed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    packed.map(|bytes| letters(&bytes)).map_err(Error::io("packing a header"))
 }
 
 /// The bytes of such a text.

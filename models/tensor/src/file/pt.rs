@@ -6,19 +6,15 @@
 //! would need to is refused by its name. Nested dictionaries become names
 //! joined by dots.
 
-mod fault;
 mod pickle;
 
-use std::io::Read;
 use std::sync::Arc;
 
-use fault::{FORMAT, malformed, unsupported};
-use pickle::{Built, Machine, Object, Storage, TensorRef};
-use zip::{CompressionMethod, ZipArchive};
+use pickle::{Built, FORMAT, Machine, Object, Storage, TensorRef, malformed, unsupported};
 
 use super::contents::TensorFile;
-use super::entry::{Entry, Payload, ValueStream, count};
-use super::npz::Member;
+use super::entry::{Entry, Payload, ValueStream, advance, count};
+use super::npz::{Archive, Member};
 use super::source::{Plain, Source};
 use crate::Error;
 
@@ -31,9 +27,8 @@ const LEGACY_MAGIC: [u8; 12] = [0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 
 
 /// True for a zip archive with a `data.pkl`, which an npz has no use for.
 pub(super) fn plausible(source: &Source) -> bool {
-    ZipArchive::new(source.reader(0, source.len())).is_ok_and(|archive| {
-        archive.file_names().any(|name| name == "data.pkl" || name.ends_with("/data.pkl"))
-    })
+    Archive::open(FORMAT, source)
+        .is_ok_and(|archive| archive.names().any(|name| name == "data.pkl" || name.ends_with("/data.pkl")))
 }
 
 /// The error for a pickle without a zip archive around it.
@@ -55,21 +50,15 @@ pub(super) fn parse(source: &Source, stem: &str) -> Result<TensorFile, Error> {
         return Err(unsupported(0, "a file in big-endian byte order"));
     }
     let at = members.find("data.pkl").map_or(0, |member| member.start);
-    let machine = Machine::run(&pickle).map_err(|problem| problem.at(at))?;
+    let machine = Machine::run(&pickle, at)?;
     let mut found = Vec::new();
     collect(&machine, &machine.root, stem, &mut found)?;
-    let mut entries: Vec<Entry> = Vec::with_capacity(found.len());
-    let mut names = std::collections::HashSet::new();
-    for (name, tensor) in found {
-        if !names.insert(name.clone()) {
-            return Err(Error::DuplicateName { name });
-        }
-        entries.push(members.entry(name, tensor)?);
-    }
+    let entries = found.into_iter().map(|(name, tensor)| members.entry(name, tensor));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
     if entries.is_empty() {
         return Err(malformed(at, "its pickle holds no tensor"));
     }
-    Ok(TensorFile::new(FORMAT, entries, Default::default()))
+    TensorFile::new(FORMAT, entries, Default::default())
 }
 
 /// Every tensor under a value, named by the keys that lead to it.
@@ -122,37 +111,19 @@ struct Members {
 
 impl Members {
     fn read(source: &Source) -> Result<Self, Error> {
-        let directory =
-            |error: zip::result::ZipError| malformed(source.len(), format!("zip directory: {error}"));
-        let mut archive = ZipArchive::new(source.reader(0, source.len())).map_err(directory)?;
+        let mut archive = Archive::open(FORMAT, source)?;
         let folder = archive
-            .file_names()
+            .names()
             .find_map(|name| name.strip_suffix("data.pkl").filter(|f| f.is_empty() || f.ends_with('/')))
             .ok_or_else(|| malformed(0, "no data.pkl"))?
             .to_owned();
         let mut members = Vec::new();
         for index in 0..archive.len() {
-            let file = archive.by_index_raw(index).map_err(directory)?;
-            let Some(name) = file.name().strip_prefix(&folder).map(str::to_owned) else { continue };
-            let at = file.header_start();
-            let deflated = match file.compression() {
-                CompressionMethod::Stored => false,
-                CompressionMethod::Deflated => true,
-                other => return Err(unsupported(at, format!("zip compression {other} of member `{name}`"))),
-            };
-            if file.encrypted() {
-                return Err(unsupported(at, format!("encryption of member `{name}`")));
+            let found = archive.member(index, |name| name.strip_prefix(&folder))?;
+            let Some((name, member)) = found else { continue };
+            if !member.deflated && member.size != member.end - member.start {
+                return Err(malformed(member.start, format!("member `{name}` is of two sizes")));
             }
-            let start = file.data_start();
-            let end = start.saturating_add(file.compressed_size());
-            if end > source.len() {
-                return Err(malformed(start, format!("member `{name}` runs past the end of the file")));
-            }
-            let (size, crc) = (file.size(), file.crc32());
-            if !deflated && size != end - start {
-                return Err(malformed(start, format!("member `{name}` is of two sizes")));
-            }
-            let member = Member { source: source.clone(), start, end, deflated, size, crc, header_len: 0 };
             members.push((name, Arc::new(member)));
         }
         Ok(Self { source: source.clone(), members })
@@ -169,12 +140,7 @@ impl Members {
         if member.size > most {
             return Err(malformed(at, format!("member `{name}` of {} bytes", member.size)));
         }
-        let mut bytes = Vec::new();
-        member
-            .decoder()
-            .take(member.size)
-            .read_to_end(&mut bytes)
-            .map_err(|error| malformed(at, format!("member `{name}` cannot be inflated: {error}")))?;
+        let bytes = member.content(FORMAT, name, member.size)?;
         let mut crc = flate2::Crc::new();
         crc.update(&bytes);
         if bytes.len() as u64 != member.size || crc.sum() != member.crc {
@@ -206,24 +172,18 @@ impl Members {
             let problem = format!("tensor `{name}`: {values} values out of a storage of {available}");
             return Err(malformed(member.start, problem));
         }
-        if member.deflated && values > 0 && !(span.contiguous && *offset == 0 && values as u64 == available) {
+        let is_whole = span.contiguous && *offset == 0 && values as u64 == available;
+        if member.deflated && values > 0 && !is_whole {
             return Err(unsupported(member.start, format!("a view `{name}` into a compressed storage")));
         }
         let begin = member.start + offset * width as u64;
-        let payload: Arc<dyn Payload> = if span.contiguous && *offset == 0 && values as u64 == available {
+        let payload: Arc<dyn Payload> = if is_whole {
             member.clone()
         } else if span.contiguous {
             Arc::new(Plain { source: self.source.clone(), offset: begin })
         } else {
-            let stride = stride.clone();
-            Arc::new(Strided {
-                source: self.source.clone(),
-                begin,
-                span: span.end - offset,
-                width,
-                shape: shape.clone(),
-                stride,
-            })
+            let (source, shape, stride) = (self.source.clone(), shape.clone(), stride.clone());
+            Arc::new(Strided { source, begin, span: span.end - offset, width, shape, stride })
         };
         Ok(Entry::new(name, *dtype, shape.clone(), begin, payload)?.with_stored(*stored))
     }
@@ -289,13 +249,7 @@ impl ValueStream for StridedStream<'_> {
         for value in bytes.chunks_exact_mut(*width) {
             let place: u64 = self.index.iter().zip(stride).map(|(&i, &step)| i as u64 * step).sum();
             value.copy_from_slice(&self.span[place as usize * width..][..*width]);
-            for (i, &dim) in self.index.iter_mut().zip(shape).rev() {
-                *i += 1;
-                if *i < dim {
-                    break;
-                }
-                *i = 0;
-            }
+            advance(&mut self.index, shape);
         }
         Ok(())
     }

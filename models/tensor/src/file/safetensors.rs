@@ -34,7 +34,7 @@ pub(super) fn plausible(source: &Source) -> bool {
 }
 
 pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
-    let malformed = |offset, problem: String| Error::Malformed { format: FORMAT, offset, problem };
+    let malformed = |offset, problem: String| Error::malformed(FORMAT, offset, problem);
     let length_bytes = source.bytes(FORMAT, 0, 8)?;
     let header_len = u64::from_le_bytes(length_bytes.try_into().unwrap_or_default());
     if header_len > MAX_HEADER {
@@ -91,7 +91,7 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
         let problem = format!("{} bytes after the last tensor belong to none", data_len - covered);
         return Err(malformed(data_start + covered, problem));
     }
-    Ok(TensorFile::new(FORMAT, tensors.into_iter().map(|(_, _, entry)| entry).collect(), header.metadata))
+    TensorFile::new(FORMAT, tensors.into_iter().map(|(_, _, entry)| entry).collect(), header.metadata)
 }
 
 fn dtype(name: &str) -> Option<Dtype> {
@@ -117,19 +117,17 @@ fn dtype_name(dtype: Dtype) -> &'static str {
 /// What a tensor was before its bytes were carried, taken out of the texts.
 fn carried(spec: &Spec, texts: &mut BTreeMap<String, String>) -> Result<Option<Carried>, Error> {
     let Some(text) = texts.remove(&format!("{CARRIED_KEY}.{}", spec.name)) else { return Ok(None) };
-    let unsupported = |what: String| Error::Unsupported { format: FORMAT, offset: 0, what };
+    let unsupported = |what: String| Error::unsupported(FORMAT, 0, what);
     let carried: Carried =
         text.parse().map_err(|_| unsupported(format!("tensor `{}` as `{text}`", spec.name)))?;
     if spec.dtype != Dtype::U8 || dtype(&carried.dtype).is_some() {
         return Ok(None);
     }
-    if carried.dtype.starts_with("npy:") {
-        let what = format!(
-            "number format {} of tensor `{}`, which has no name there,",
-            &carried.dtype[4..],
-            spec.name
-        );
-        return Err(unsupported(what));
+    if let Some(format) = carried.dtype.strip_prefix("npy:") {
+        let name = &spec.name;
+        return Err(unsupported(format!(
+            "number format {format} of tensor `{name}`, which has no name there,"
+        )));
     }
     Ok(Some(carried))
 }
@@ -217,14 +215,9 @@ impl SafetensorsWriter {
         let mut end = 0u64;
         for spec in specs {
             let bytes = count(&spec.shape).and_then(|values| values.checked_mul(spec.dtype.bytes()));
-            let next =
-                bytes.and_then(|bytes| end.checked_add(bytes as u64)).ok_or_else(|| Error::SizeMismatch {
-                    name: spec.name.clone(),
-                    shape: spec.shape.clone(),
-                    dtype: spec.dtype,
-                    expected: "more than 2^64".into(),
-                    found: 0,
-                })?;
+            let next = bytes
+                .and_then(|bytes| end.checked_add(bytes as u64))
+                .ok_or_else(|| Error::too_large(&spec.name, &spec.shape, spec.dtype))?;
             let carried = carried(spec, &mut texts)?;
             let (name, shape) = match &carried {
                 Some(carried) => (carried.dtype.as_str(), &carried.shape),
@@ -254,11 +247,8 @@ impl SafetensorsWriter {
 
     /// Appends values, in the order of the specs.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(Error::Malformed {
-            format: FORMAT,
-            offset: 0,
-            problem: "more values written than the header announces".into(),
-        })?;
+        let beyond = || Error::malformed(FORMAT, 0, "more values written than the header announces");
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or_else(beyond)?;
         self.file.write_all(bytes).map_err(Error::write("writing values"))
     }
 
@@ -266,7 +256,7 @@ impl SafetensorsWriter {
     pub fn finish(self) -> Result<(), Error> {
         if self.left != 0 {
             let problem = format!("{} bytes announced in the header were never written", self.left);
-            return Err(Error::Malformed { format: FORMAT, offset: 0, problem });
+            return Err(Error::malformed(FORMAT, 0, problem));
         }
         self.file.commit()
     }

@@ -13,7 +13,7 @@ use super::origin::Origin;
 use super::source::Source;
 use crate::Error;
 
-const FORMAT: &str = "safetensors index";
+pub(crate) const FORMAT: &str = "safetensors index";
 
 #[derive(Deserialize)]
 struct Index {
@@ -30,12 +30,13 @@ pub fn shard_of(name: &str) -> Option<(&str, u32, u32)> {
 
 /// The tensors that an index, or a model's configuration with its tensors beside it, stands for.
 pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
-    let index = match read_index(path) {
+    let bytes = read_bytes(path).map_err(|error| error.in_file(path))?;
+    let index: Index = match serde_json::from_slice(&bytes) {
         Ok(index) => index,
         Err(error) => {
-            return match if path.is_file() { beside(path)? } else { Vec::new() }.as_slice() {
-                [] => Err(error.in_file(path)),
-                [whole] => TensorFile::open(whole),
+            return match beside(path)?.as_slice() {
+                [] => Err(Error::malformed(FORMAT, 0, error.to_string()).in_file(path)),
+                [whole] => formats::open(whole),
                 shards => joined(shards),
             };
         }
@@ -43,13 +44,7 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut shards: BTreeMap<&str, TensorFile> = BTreeMap::new();
     for shard in index.weight_map.values() {
-        // An index names files beside itself; anything else is an attempt to
-        // make us open files elsewhere.
-        let mut components = Path::new(shard).components();
-        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
-            let problem = format!("shard `{shard}` is not a plain file name");
-            return Err(Error::Malformed { format: FORMAT, offset: 0, problem }.in_file(path));
-        }
+        is_plain(shard).map_err(|error| error.in_file(path))?;
         if !shards.contains_key(shard.as_str()) {
             let file = folder.join(shard);
             let opened = Source::open(&file).and_then(|source| formats::parse(&source, "tensor"));
@@ -64,7 +59,7 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
                 _ => {
                     let problem =
                         format!("tensor `{}` of shard `{shard}` is not indexed there", entry.name());
-                    return Err(Error::Malformed { format: FORMAT, offset: 0, problem }.in_file(path));
+                    return Err(Error::malformed(FORMAT, 0, problem).in_file(path));
                 }
             }
         }
@@ -75,8 +70,17 @@ pub(super) fn open(path: &Path) -> Result<TensorFile, Error> {
         return Err(Error::NoSuchTensor { name }.in_file(path));
     }
     let metadata = shards.into_values().flat_map(|file| file.metadata).collect();
-    let origin = read_bytes(path).map(Origin::Index).map_err(|error| error.in_file(path))?;
-    Ok(TensorFile { format: FORMAT, entries, metadata, lists: None, origin: Some(origin) })
+    let origin = Some(Origin::Index(bytes));
+    Ok(TensorFile { format: FORMAT, entries, metadata, lists: None, origin })
+}
+
+/// An index names files beside itself; anything else is an attempt to make us open, or write, files elsewhere.
+pub(crate) fn is_plain(shard: &str) -> Result<(), Error> {
+    let mut parts = Path::new(shard).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(_)), None) => Ok(()),
+        _ => Err(Error::malformed(FORMAT, 0, format!("shard `{shard}` is not a plain file name"))),
+    }
 }
 
 /// The files that a configuration `small.json` names: `small.safetensors`, or all of `small-1-of-2.safetensors`.
@@ -98,7 +102,7 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, Error> {
         && shards.len() != total as usize
     {
         let problem = format!("{} of its {total} shards are beside it", shards.len());
-        return Err(Error::Malformed { format: "model of shards", offset: 0, problem }.in_file(path));
+        return Err(Error::malformed("model of shards", 0, problem).in_file(path));
     }
     Ok(shards)
 }
@@ -119,8 +123,7 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
     let files = files_of(folder)?;
     let ends = |path: &Path, end: &str| path.file_name().is_some_and(|n| n.to_string_lossy().ends_with(end));
     let first = |end: &str| files.iter().find(|path| ends(path, end));
-    let index = first(".safetensors.index.json").or_else(|| first(".bin.index.json"));
-    if let Some(index) = index {
+    if let Some(index) = first(".safetensors.index.json").or_else(|| first(".bin.index.json")) {
         return open(index);
     }
     let all = |ends_with: &[&str]| -> Vec<&PathBuf> {
@@ -134,11 +137,9 @@ pub(super) fn open_folder(folder: &Path) -> Result<TensorFile, Error> {
         _ => all(&[".bin", ".pt", ".pth"]),
     };
     if chosen.is_empty() {
-        let source = std::io::Error::new(
-            std::io::ErrorKind::NotFound,
-            "a folder with no .safetensors, .bin, .pt or .pth file and no index of such in it",
-        );
-        return Err(Error::Io { doing: "looking for tensors", source }.in_file(folder));
+        let why = "a folder with no .safetensors, .bin, .pt or .pth file and no index of such in it";
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, why);
+        return Err(Error::io("looking for tensors")(source).in_file(folder));
     }
     joined(&chosen)
 }
@@ -149,9 +150,7 @@ fn joined(files: &[impl AsRef<Path>]) -> Result<TensorFile, Error> {
     let mut metadata = BTreeMap::new();
     let mut names = std::collections::HashSet::new();
     for path in files.iter().map(AsRef::as_ref) {
-        let stem = path.file_stem().map_or_else(|| "tensor".into(), |stem| stem.to_string_lossy());
-        let opened = Source::open(path).and_then(|source| formats::parse(&source, &stem));
-        let file = opened.map_err(|error| error.in_file(path))?;
+        let file = formats::open(path)?;
         if let Some(twice) = file.entries().iter().find(|entry| !names.insert(entry.name().to_owned())) {
             return Err(Error::DuplicateName { name: twice.name().to_owned() }.in_file(path));
         }
@@ -164,14 +163,6 @@ fn joined(files: &[impl AsRef<Path>]) -> Result<TensorFile, Error> {
 fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let source = Source::open(path)?;
     source.bytes(FORMAT, 0, source.len())
-}
-
-fn read_index(path: &Path) -> Result<Index, Error> {
-    serde_json::from_slice(&read_bytes(path)?).map_err(|error| Error::Malformed {
-        format: FORMAT,
-        offset: 0,
-        problem: error.to_string(),
-    })
 }
 
 #[cfg(test)]

@@ -45,8 +45,7 @@ impl Source {
             } else {
                 "it is a pipe or a device, and tensors are read in any order: save it as a file first"
             };
-            let source = io::Error::new(io::ErrorKind::InvalidInput, what);
-            return Err(Error::Io { doing: "opening the file", source });
+            return Err(Error::io("opening the file")(io::Error::new(io::ErrorKind::InvalidInput, what)));
         }
         let file = File::open(path).map_err(Error::io("opening the file"))?;
         Ok(Self { bytes: Bytes::File(Arc::new(file)), len: metadata.len() })
@@ -70,16 +69,10 @@ impl Source {
                 let range = usize::try_from(offset)
                     .ok()
                     .and_then(|start| Some(start..start.checked_add(buffer.len())?));
-                match range.and_then(|range| bytes.get(range)) {
-                    Some(slice) => {
-                        buffer.copy_from_slice(slice);
-                        Ok(())
-                    }
-                    None => Err(Error::Io {
-                        doing: "reading past the end of the file",
-                        source: io::ErrorKind::UnexpectedEof.into(),
-                    }),
-                }
+                let slice = range.and_then(|range| bytes.get(range));
+                buffer
+                    .copy_from_slice(slice.ok_or_else(|| Error::ended("reading past the end of the file"))?);
+                Ok(())
             }
         }
     }
@@ -89,7 +82,7 @@ impl Source {
         let within = offset.checked_add(len).is_some_and(|end| end <= self.len);
         let Some(size) = usize::try_from(len).ok().filter(|_| within) else {
             let problem = format!("{len} bytes announced, but the file ends at byte {}", self.len);
-            return Err(Error::Malformed { format, offset, problem });
+            return Err(Error::malformed(format, offset, problem));
         };
         let mut bytes = vec![0; size];
         self.read_at(offset, &mut bytes)?;

@@ -133,7 +133,7 @@ impl<W: Write + Seek> TriWriter<W> {
 
     /// Starts a tensor; its slabs follow.
     pub fn begin(&mut self, spec: &Spec, codec: &str, slab_values: usize) -> Result<(), Error> {
-        let too_long = |what| Error::Unsupported { format: FORMAT, offset: self.position, what };
+        let too_long = |what: String| Error::unsupported(FORMAT, self.position, what);
         let name_len = u16::try_from(spec.name.len())
             .map_err(|_| too_long(format!("a name of {} bytes", spec.name.len())))?;
         let rank = u8::try_from(spec.shape.len())
@@ -158,11 +158,9 @@ impl<W: Write + Seek> TriWriter<W> {
 
     /// Appends a slab of the tensor begun last.
     pub fn slab(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let len = u32::try_from(bytes.len()).map_err(|_| Error::Unsupported {
-            format: FORMAT,
-            offset: self.position,
-            what: format!("a slab of {} bytes", bytes.len()),
-        })?;
+        let too_long =
+            |_| Error::unsupported(FORMAT, self.position, format!("a slab of {} bytes", bytes.len()));
+        let len = u32::try_from(bytes.len()).map_err(too_long)?;
         self.file.write_all(bytes).map_err(Error::write("writing a slab"))?;
         self.position += u64::from(len);
         put_u32(&mut self.index, len);
@@ -205,8 +203,7 @@ fn put_u32(bytes: &mut Vec<u8>, value: u32) {
 }
 
 pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
-    let malformed =
-        |offset, problem: &str| Error::Malformed { format: FORMAT, offset, problem: problem.to_owned() };
+    let malformed = |offset, problem: &str| Error::malformed(FORMAT, offset, problem);
     let header = source.bytes(FORMAT, 0, HEADER_LEN)?;
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -215,7 +212,7 @@ pub(super) fn parse(source: &Source) -> Result<TensorFile, Error> {
     }
     let version = u16::from_le_bytes([header[4], header[5]]);
     if !(OLDEST..=VERSION).contains(&version) {
-        return Err(Error::Unsupported { format: FORMAT, offset: 4, what: format!("version {version}") });
+        return Err(Error::unsupported(FORMAT, 4, format!("version {version}")));
     }
     let (index_at, index_len) = (long(8), long(16));
     let bytes = source.bytes(FORMAT, index_at, index_len)?;
@@ -235,7 +232,7 @@ struct Index<'a> {
 
 impl<'a> Index<'a> {
     fn malformed(&self, problem: String) -> Error {
-        Error::Malformed { format: FORMAT, offset: self.base + self.position as u64, problem }
+        Error::malformed(FORMAT, self.base + self.position as u64, problem)
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], Error> {
@@ -262,20 +259,15 @@ impl<'a> Index<'a> {
         }
         let mut offset = HEADER_LEN;
         let mut entries: Vec<Entry> = Vec::new();
-        let mut names = std::collections::HashSet::new();
         for _ in 0..self.number(4)? {
-            let entry = self.tensor(&mut offset)?;
-            if !names.insert(entry.name().to_owned()) {
-                return Err(Error::DuplicateName { name: entry.name().to_owned() });
-            }
-            entries.push(entry);
+            entries.push(self.tensor(&mut offset)?);
         }
         if offset != self.base || self.position != self.bytes.len() {
             return Err(self.malformed("slabs and index do not fill the file".into()));
         }
         self.add_tied(&mut texts, &mut entries)?;
         let classes: Vec<Class> = entries.iter().map(Entry::class).collect();
-        let mut file = TensorFile::new(FORMAT, entries, texts);
+        let mut file = TensorFile::new(FORMAT, entries, texts)?;
         // The index knows classes better than names and texts do.
         for (entry, class) in file.entries.iter_mut().zip(classes) {
             entry.class = class;
@@ -287,9 +279,6 @@ impl<'a> Index<'a> {
     fn add_tied(&self, texts: &mut BTreeMap<String, String>, entries: &mut Vec<Entry>) -> Result<(), Error> {
         let own = entries.len();
         for (name, to) in texts.iter().filter_map(|(key, to)| Some((key.strip_prefix(TIED_KEY)?, to))) {
-            if entries.iter().any(|entry| entry.name() == name) {
-                return Err(Error::DuplicateName { name: name.to_owned() });
-            }
             let found = entries[..own].iter().find(|entry| entry.name() == to).cloned();
             let found = found.ok_or_else(|| {
                 self.malformed(format!("`{name}` is tied to `{to}`, which the file does not hold"))
@@ -365,7 +354,7 @@ impl TriPayload {
         let bytes = self.source.bytes(FORMAT, slab.offset, slab.len.into())?;
         if crc(&bytes) != slab.crc {
             let problem = format!("checksum of slab {index} of tensor `{}` does not match", self.name);
-            return Err(Error::Malformed { format: FORMAT, offset: slab.offset, problem });
+            return Err(Error::malformed(FORMAT, slab.offset, problem));
         }
         Ok(bytes)
     }
@@ -544,8 +533,7 @@ impl TriStream<'_> {
     fn decode_batch(&mut self) -> Result<(), Error> {
         let next = self.batch();
         if next.is_empty() {
-            let source = std::io::ErrorKind::UnexpectedEof.into();
-            return Err(Error::Io { doing: "reading past the end of a tensor", source });
+            return Err(Error::ended("reading past the end of a tensor"));
         }
         self.payload.decode(self.codec.as_ref(), next.clone(), &mut self.decoded)?;
         self.ahead = 0..next.len();

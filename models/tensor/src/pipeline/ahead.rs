@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::shared;
-use crate::blocks::{BlockPlan, SLAB_VALUES};
+use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, Moments, Rate, TensorCodec};
 use crate::{Entry, Error, Tensor};
 
@@ -33,25 +33,19 @@ pub fn code_ahead(
 ) -> Result<CodedAhead, Error> {
     if values.len() != entry.len() {
         let problem = format!("{} values in place of the {} of {}", values.len(), entry.len(), entry.name());
-        return Err(Error::Corrupt { offset: 0, problem });
+        return Err(Error::corrupt(0, problem));
     }
-    let (rows, cols) = entry.matrix();
-    let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
+    let plan = entry.plan();
     let one = |index: usize, codec: &dyn TensorCodec| {
-        let own = &values[plan.values(index)];
-        let mut data = Vec::with_capacity(own.len() * entry.dtype().bytes());
-        entry.dtype().extend_from_f32(own, &mut data);
-        let cols = cols.min(own.len()).max(1);
-        let slab =
-            Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![own.len() / cols, cols], data)?;
+        let mut data = Vec::new();
+        entry.dtype().extend_from_f32(&values[plan.values(index)], &mut data);
+        let slab = entry.as_slab(data)?;
         let encoded = match moments {
             Some(moments) => codec.encode_weighted(&slab, target, Moments::of_columns(moments)),
             None => codec.encode(&slab, target),
         };
         let encoded = encoded.map_err(|error| error.shifted(plan.values(index).start))?;
-        let decoded = codec.decode(&encoded)?;
-        let mut values = vec![0.0; own.len()];
-        decoded.dtype().to_f32(decoded.data(), &mut values);
+        let values = codec.decode(&encoded)?.to_f32();
         Ok((encoded, values))
     };
     let settled = match moments {
@@ -76,9 +70,8 @@ pub(super) fn of_slab(
     let index = plan.beginning_with(first);
     let stream = index.filter(|_| ahead.len() == plan.len()).and_then(|index| ahead.get(index));
     let stream = stream.ok_or_else(|| {
-        let problem =
-            format!("{} slabs of {} were coded ahead, not {}", ahead.len(), slab.name(), plan.len());
-        Error::Corrupt { offset: 0, problem }
+        let (found, name, wanted) = (ahead.len(), slab.name(), plan.len());
+        Error::corrupt(0, format!("{found} slabs of {name} were coded ahead, not {wanted}"))
     })?;
     Ok(Encoded::like(slab, stream.clone()))
 }
@@ -88,7 +81,7 @@ mod tests {
     use super::*;
     use crate::TensorFile;
     use crate::file::TriWriter;
-    use crate::pipeline::{Encoding, OnNonFinite, Treatment, encode_into};
+    use crate::pipeline::{Encoding, SLAB_VALUES, Treatment, encode_into};
     use std::io::Cursor;
 
     /// One tensor, as safetensors has it.
@@ -108,17 +101,7 @@ mod tests {
             let (codec, target) = ("rtn-128g".to_owned(), Rate::Bits(3.2));
             Treatment::Coded { codec, target, apart: true }
         };
-        let encoding = Encoding {
-            treatment: &treatment,
-            basis: None,
-            on_non_finite: OnNonFinite::Refuse,
-            measure: true,
-            calibrated: &|_| None,
-            ahead: &|_| Some(ahead),
-            takes: &|_, _| true,
-            overhead_bits_per_value: None,
-            progress: &|_| Ok(()),
-        };
+        let encoding = Encoding { ahead: &|_| Some(ahead), ..Encoding::new(&treatment, &|_| Ok(())) };
         let writer = TriWriter::over(Cursor::new(Vec::new()), &file.texts()?)?;
         let (encoded, writer) = encode_into(file, &encoding, writer)?;
         assert!(encoded.metrics.nmse > 0.0);
@@ -137,9 +120,7 @@ mod tests {
         let ahead = code_ahead(entry, codec.as_ref(), Rate::Bits(3.2), &other, None).unwrap();
         assert_eq!(ahead.streams.len(), 2);
         let decoded = written(&file, &ahead.streams).unwrap().entries()[0].read().unwrap();
-        let mut values = vec![0.0; decoded.len()];
-        decoded.dtype().to_f32(decoded.data(), &mut values);
-        assert_eq!(values, ahead.values);
+        assert_eq!(decoded.to_f32(), ahead.values);
         assert!(written(&file, &ahead.streams[..1]).is_err(), "a slab is missing");
         assert!(code_ahead(entry, codec.as_ref(), Rate::Bits(3.2), &other[1..], None).is_err());
     }

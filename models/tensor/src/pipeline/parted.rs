@@ -7,8 +7,7 @@ use std::io::{Seek, Write};
 
 use rayon::prelude::*;
 
-use super::ahead::of_slab;
-use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, plan, shared, slab, slabs, spec};
+use super::{Choice, Encoding, SLAB_VALUES, SLABS_PER_THREAD, slab, slabs, spec};
 use crate::blocks::BlockPlan;
 use crate::codec::{Encoded, Rate};
 use crate::file::{Spec, TriWriter};
@@ -28,30 +27,14 @@ impl Choice {
         encoding: &Encoding<'_>,
         writer: &mut TriWriter<W>,
     ) -> Result<(), Error> {
-        let plan = plan(entry);
-        let known = (encoding.calibrated)(entry.name())
-            .filter(|_| self.exact.is_none() && self.codec.takes_moments());
-        let ahead = (encoding.ahead)(entry.name()).filter(|_| self.exact.is_none());
-        // Choices that slabs share are the same whoever has which.
-        let settled = match (known, ahead) {
-            (None, None) => shared::settled(entry, &plan, self.codec.as_ref(), target)?,
-            _ => None,
-        };
-        let codec = settled.as_deref().unwrap_or(self.codec.as_ref());
+        let settled = self.settled(entry, target, encoding)?;
+        let plan = &settled.plan;
         let encode = |(slab, &index): (&Tensor, &usize)| {
             let first = plan.values(index).start;
-            let encoded = match (known, ahead) {
-                (_, Some(ahead)) => of_slab(ahead, &plan, slab, first),
-                (Some(known), None) => {
-                    let own = known.slab(slab, first)?;
-                    codec.encode_weighted(&own, target, known.moments(slab, first))
-                }
-                (None, None) => codec.encode(slab, target),
-            };
-            encoded.map_err(|error| error.shifted(first))
+            settled.encode(slab, first).map_err(|error| error.shifted(first))
         };
         for batch in own.chunks(SLABS_PER_THREAD * rayon::current_num_threads().max(1)) {
-            let read = batch.iter().map(|&index| read(entry, &plan, index)).collect::<Result<Vec<_>, _>>()?;
+            let read = batch.iter().map(|&index| read(entry, plan, index)).collect::<Result<Vec<_>, _>>()?;
             let coded: Vec<Encoded> = read.par_iter().zip(batch).map(encode).collect::<Result<_, _>>()?;
             for (encoded, &index) in coded.iter().zip(batch) {
                 let name = slab_name(entry.name(), index);
@@ -101,7 +84,7 @@ pub fn join_coded<'p, W: Write + Seek>(
 mod tests {
     use super::*;
     use crate::codec::codec;
-    use crate::pipeline::{OnNonFinite, Treatment, encode_entry, encode_into};
+    use crate::pipeline::{Treatment, encode_entry, encode_into};
     use crate::{Class, Dtype};
     use std::collections::BTreeMap;
     use std::io::Cursor;
@@ -126,21 +109,9 @@ mod tests {
 
     /// The coded file, or the part of it with these slabs.
     fn coded(file: &TensorFile, takes: &dyn Fn(usize, usize) -> bool, measure: bool) -> TensorFile {
-        let encoding = Encoding {
-            treatment: &|_| Treatment::Coded {
-                codec: "trinity-lite".into(),
-                target: Rate::Bits(3.0),
-                apart: true,
-            },
-            basis: None,
-            on_non_finite: OnNonFinite::Refuse,
-            measure,
-            calibrated: &|_| None,
-            ahead: &|_| None,
-            takes,
-            overhead_bits_per_value: None,
-            progress: &|_| Ok(()),
-        };
+        let target = Rate::Bits(3.0);
+        let treatment = |_: &Entry| Treatment::Coded { codec: "trinity-lite".into(), target, apart: true };
+        let encoding = Encoding { measure, takes, ..Encoding::new(&treatment, &|_| Ok(())) };
         let writer = TriWriter::over(Cursor::new(Vec::new()), &BTreeMap::new()).unwrap();
         let (_, writer) = encode_into(file, &encoding, writer).unwrap();
         TensorFile::from_bytes(writer.complete().unwrap().0.into_inner(), "coded").unwrap()
@@ -172,7 +143,7 @@ mod tests {
             assert_eq!(*slab, compared[index], "compared {index}");
         }
         // A slab on its own makes choices of its own.
-        let plan = plan(&file.entries()[0]);
+        let plan = file.entries()[0].plan();
         let third = read(&file.entries()[0], &plan, 1).unwrap();
         assert_ne!(own.encode(&third, Rate::Bits(3.0)).unwrap().bytes, slabs[1]);
     }

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::blocks::{BlockPlan, SLAB_VALUES};
 use crate::file::ValueStream;
 use crate::sums::{Running, Sums};
 use crate::{Dtype, Entry, Error};
@@ -24,10 +23,9 @@ pub(super) fn sums_of_slabs(entry: &Entry) -> Result<SlabSums, Error> {
     if !entry.dtype().is_float() {
         return Ok(Ok(Vec::new()));
     }
-    let (rows, cols) = entry.matrix();
-    let plan = BlockPlan::new(rows, cols, SLAB_VALUES);
-    let found: Vec<_> = if rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some()
-    {
+    let plan = entry.plan();
+    let at_once = rayon::current_num_threads() > 1 && plan.len() > 1 && entry.stream_at(0).is_some();
+    let found: Vec<_> = if at_once {
         let of_slab = |index| match entry.stream_at(plan.values(index).start) {
             Some(mut stream) => sums_within(entry, plan.values(index), stream.as_mut()),
             None => Ok(Ok(None)),

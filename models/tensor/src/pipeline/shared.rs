@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::blocks::{BlockPlan, SLAB_VALUES};
 use crate::codec::{Rate, TensorCodec};
-use crate::{Entry, Error, Tensor};
+use crate::{Entry, Error};
 
 /// Rows that are looked at together: columns that a stream turns as a group may be rows of a matrix on its side.
 const BAND_ROWS: usize = 64;
@@ -25,9 +25,8 @@ pub(super) fn settled(
     if plan.len() < 2 || !codec.shares_choices() {
         return Ok(None);
     }
-    let (_, cols) = entry.matrix();
     let width = entry.dtype().bytes();
-    let bands = bands(plan, cols);
+    let bands = bands(plan, entry.matrix().1);
     let mut data = crate::memory::zeroed(bands.iter().map(|band| band.len()).sum::<usize>() * width)?;
     let mut places = Vec::new();
     let mut rest = &mut data[..];
@@ -58,7 +57,7 @@ pub(super) fn settled(
             at = band.end;
         }
     }
-    Ok(codec.chosen_on(&sample(entry, cols, data)?, target))
+    Ok(codec.chosen_on(&entry.as_slab(data)?, target))
 }
 
 /// As [`settled`], of values that are in memory, in place of those of an entry.
@@ -72,19 +71,11 @@ pub(super) fn settled_on(
     if plan.len() < 2 || !codec.shares_choices() {
         return Ok(None);
     }
-    let (_, cols) = entry.matrix();
     let mut data = Vec::new();
-    for band in bands(plan, cols) {
+    for band in bands(plan, entry.matrix().1) {
         entry.dtype().extend_from_f32(&values[band], &mut data);
     }
-    Ok(codec.chosen_on(&sample(entry, cols, data)?, target))
-}
-
-/// A sample as a slab of its tensor would be.
-fn sample(entry: &Entry, cols: usize, data: Vec<u8>) -> Result<Tensor, Error> {
-    let values = data.len() / entry.dtype().bytes();
-    let cols = cols.min(values).max(1);
-    Tensor::new(entry.name(), entry.class(), entry.dtype(), vec![values / cols, cols], data)
+    Ok(codec.chosen_on(&entry.as_slab(data)?, target))
 }
 
 /// Bands of whole rows, or pieces of rows where slabs are, spread evenly: as many values as a slab has, or somewhat
@@ -135,7 +126,7 @@ mod tests {
     #[test]
     fn slabs_that_share_choices_lose_little_by_it() {
         let entry = entry();
-        let plan = BlockPlan::new(entry.matrix().0, entry.matrix().1, SLAB_VALUES);
+        let plan = entry.plan();
         let target = Rate::Bits(3.0);
         let own = codec("trinity-lite").unwrap();
         let settled = settled(&entry, &plan, own.as_ref(), target).unwrap().unwrap();

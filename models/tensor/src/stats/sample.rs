@@ -1,9 +1,20 @@
 //! The sample that costly statistics look at: evenly spread blocks of rows.
 
+use crate::Dtype;
 use std::ops::Range;
 
-use super::sizes::{BLOCK_VALUES, Grid, SAMPLE_VALUES};
-use crate::Dtype;
+/// Values in one block of the streaming pass.
+pub const BLOCK_VALUES: usize = 1 << 18;
+/// Most values that the sampled statistics look at.
+pub const SAMPLE_VALUES: usize = 1 << 22;
+
+/// A small matrix to look at.
+#[derive(Debug, Clone, Default)]
+pub struct Grid {
+    pub rows: usize,
+    pub cols: usize,
+    pub cells: Vec<f64>,
+}
 
 /// Blocks kept for later, as f32.
 #[derive(Debug)]
@@ -54,12 +65,8 @@ impl Sample {
     /// The sample with its mean taken off and non-finite values at zero.
     pub(super) fn view(&self, mean: f64) -> View {
         let centred = |&value: &f32| if value.is_finite() { (f64::from(value) - mean) as f32 } else { 0.0 };
-        let blocks = self.blocks.iter();
-        View {
-            blocks: blocks
-                .map(|b| Block { cols: b.cols, values: b.values.iter().map(centred).collect() })
-                .collect(),
-        }
+        let of = |b: &Block| Block { cols: b.cols, values: b.values.iter().map(centred).collect() };
+        View { blocks: self.blocks.iter().map(of).collect() }
     }
 }
 

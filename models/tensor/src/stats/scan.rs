@@ -1,14 +1,15 @@
 //! The exact statistics: one pass over all values, block by block.
 
-use std::ops::Range;
-
-use super::sizes::MAX_COLUMNS;
 use crate::Dtype;
+use std::ops::Range;
 
 /// Values converted at a time; stays in the first-level cache.
 const PIECE: usize = 512;
 /// Accumulators a sum is spread over, so that its additions can overlap.
 const LANES: usize = 8;
+/// Column scales are left out beyond this many columns: a row is then so long
+/// that a scale a column could not pay for itself.
+const MAX_COLUMNS: usize = 1 << 20;
 
 /// The shape of a pass.
 #[derive(Debug)]

@@ -10,8 +10,7 @@ use rustfft::algorithm::butterflies::{Butterfly4, Butterfly8, Butterfly16, Butte
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftDirection};
 
-use super::sample::View;
-use super::sizes::Grid;
+use super::sample::{Grid, View};
 
 /// Side of a tile: as large as the largest transform of H.265.
 const TILE: usize = 32;

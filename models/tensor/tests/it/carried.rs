@@ -4,7 +4,10 @@
 use trinity_tensor::codec::Rate;
 use trinity_tensor::file::{SafetensorsWriter, Spec};
 use trinity_tensor::pipeline::{EncodedFile, OnNonFinite, encode_file, spec};
-use trinity_tensor::{Class, Dtype, Error, TensorFile};
+use trinity_tensor::{Dtype, Error, TensorFile};
+
+use crate::files::npy;
+use crate::safetensors;
 
 /// A safetensors file of floats, a mask, indices and a format nobody knows.
 fn checkpoint(floats: &[f32]) -> Vec<u8> {
@@ -16,13 +19,11 @@ fn checkpoint(floats: &[f32]) -> Vec<u8> {
         floats.len() * 4 + 22,
         floats.len() * 4 + 30,
     );
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    bytes.extend(floats.iter().flat_map(|value| value.to_le_bytes()));
-    bytes.extend([1, 0, 1, 1, 0, 0]);
-    bytes.extend([7i64, -9].iter().flat_map(|id| id.to_le_bytes()));
-    bytes.extend([0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0]);
-    bytes
+    let mut data: Vec<u8> = floats.iter().flat_map(|value| value.to_le_bytes()).collect();
+    data.extend([1, 0, 1, 1, 0, 0]);
+    data.extend([7i64, -9].iter().flat_map(|id| id.to_le_bytes()));
+    data.extend([0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0]);
+    safetensors(&header, &data)
 }
 
 fn floats() -> Vec<f32> {
@@ -77,16 +78,6 @@ fn one_value_that_is_not_finite_keeps_its_tensor_exact_and_no_other() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut values = floats();
         values[1234] = bad;
-        let good = trinity_tensor::Tensor::new(
-            "good",
-            Class::Weight,
-            Dtype::F32,
-            vec![64, 64],
-            floats().iter().flat_map(|value| value.to_le_bytes()).collect(),
-        )
-        .unwrap();
-        let path = folder.path().join("good.npy");
-        trinity_tensor::file::write_npy(&path, &good).unwrap();
         let file = TensorFile::from_bytes(checkpoint(&values), "m").unwrap();
         let tri = folder.path().join("m.tri");
         let coded = encode(&file, &tri, OnNonFinite::KeepExact).unwrap();
@@ -113,12 +104,9 @@ fn numpy_formats_that_no_codec_knows_are_carried() {
         ("<U5", 20, "npy:<U5"),
     ] {
         let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (3, 2), }}\n");
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((header.len() as u16).to_le_bytes());
-        bytes.extend(header.as_bytes());
-        bytes.extend((0..6 * width).map(|at| at as u8));
-        let file =
-            TensorFile::from_bytes(bytes.clone(), "x").unwrap_or_else(|error| panic!("{descr}: {error}"));
+        let data: Vec<u8> = (0..6 * width).map(|at| at as u8).collect();
+        let file = TensorFile::from_bytes(npy(&header, &data), "x");
+        let file = file.unwrap_or_else(|error| panic!("{descr}: {error}"));
         let entry = &file.entries()[0];
         assert_eq!(entry.carried().unwrap().to_string(), format!("{name} [3, 2]"));
         let data = entry.read().unwrap();
@@ -127,10 +115,7 @@ fn numpy_formats_that_no_codec_knows_are_carried() {
     }
     for bad in ["|O", "<U", ">c16", "<q4"] {
         let header = format!("{{'descr': '{bad}', 'fortran_order': False, 'shape': (0,), }}\n");
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((header.len() as u16).to_le_bytes());
-        bytes.extend(header.as_bytes());
-        assert!(TensorFile::from_bytes(bytes, "x").is_err(), "{bad}");
+        assert!(TensorFile::from_bytes(npy(&header, &[]), "x").is_err(), "{bad}");
     }
 }
 
@@ -145,10 +130,7 @@ fn unsigned_and_complex_values_are_counted_as_values_and_not_as_bytes() {
             .collect();
         let header =
             format!(r#"{{"t":{{"dtype":"{dtype}","shape":[64,64],"data_offsets":[0,{}]}}}}"#, noise.len());
-        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(header.as_bytes());
-        bytes.extend(&noise);
-        let file = TensorFile::from_bytes(bytes, "m").unwrap();
+        let file = TensorFile::from_bytes(safetensors(&header, &noise), "m").unwrap();
         assert_eq!(file.entry("t").unwrap().stated_values(), count, "{dtype}");
         let lossless = |_: &trinity_tensor::Entry| ("zstd".into(), Rate::Lossless);
         let tri = folder.path().join(format!("{dtype}.tri"));

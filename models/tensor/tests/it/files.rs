@@ -64,11 +64,7 @@ fn the_sample_holds_one_tensor_of_each_kind() {
 
 /// An npy of version 1.0 around a header text.
 pub fn npy(header: &str, data: &[u8]) -> Vec<u8> {
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(data);
-    bytes
+    [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
 }
 
 #[test]
@@ -201,12 +197,7 @@ fn gguf_blocks_decode_as_their_format_says() {
     assert_eq!(file.metadata()["general.name"], "test");
     assert_eq!(file.entry("plain").unwrap().shape(), [3, 2]);
     assert_eq!(file.entry("q8").unwrap().stored(), "q8_0");
-    let values = |name: &str| {
-        let tensor = file.entry(name).unwrap().read().unwrap();
-        let mut values = vec![0f32; tensor.len()];
-        tensor.dtype().to_f32(tensor.data(), &mut values);
-        values
-    };
+    let values = |name: &str| floats(&file, name);
     let nibble = |i: usize| if i < 16 { i as f32 } else { (31 - i) as f32 };
     for i in 0..32 {
         assert_eq!(values("q8")[i], 0.5 * (i as f32 - 16.0));
@@ -242,10 +233,7 @@ fn a_sharded_set_is_one_file_through_its_index() {
 }
 
 fn floats(file: &TensorFile, name: &str) -> Vec<f32> {
-    let tensor = file.entry(name).unwrap().read().unwrap();
-    let mut values = vec![0f32; tensor.len()];
-    tensor.dtype().to_f32(tensor.data(), &mut values);
-    values
+    file.entry(name).unwrap().read().unwrap().to_f32()
 }
 
 #[test]

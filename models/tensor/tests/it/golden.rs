@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trinity_numeric::random::Lcg;
 
-use trinity_tensor::codec::{Basis, PcaBasis, Rate, codec, names};
+use trinity_tensor::codec::{Basis, PcaBasis, Rate, codec, is_external, names};
 use trinity_tensor::delta::{self, Mode};
 use trinity_tensor::file::TriWriter;
 use trinity_tensor::pipeline::{OnNonFinite, encode_file, spec};
@@ -24,13 +24,11 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Programs of others, whose bytes are their own affair.
-const EXTERNAL: [&str; 4] = ["x264", "x265", "svtav1", "aom"];
-
-/// Every codec of ours, with presets, packings and codecs made of others.
+/// Every codec of ours, with presets, packings and codecs made of others. Programs of others have bytes that are
+/// their own affair.
 fn codecs() -> Vec<String> {
     let mut all = names();
-    all.retain(|name| !EXTERNAL.contains(&name.as_str()));
+    all.retain(|name| !is_external(name));
     for standard in ["h264", "h265"] {
         all.extend(["fast", "slow", "best", "420", "444"].map(|form| format!("{standard}-{form}")));
     }
@@ -50,9 +48,7 @@ fn tensor(name: &str, dtype: Dtype, shape: &[usize], seed: u64) -> Tensor {
     let values: Vec<f32> = (0..count)
         .map(|i| ((0..12).map(|_| uniform()).sum::<f32>() - 6.0) * (1 + i % 5) as f32 / 64.0)
         .collect();
-    let mut data = Vec::new();
-    dtype.extend_from_f32(&values, &mut data);
-    Tensor::new(name, Class::Weight, dtype, shape.to_vec(), data).unwrap()
+    Tensor::of_f32(name, Class::Weight, dtype, shape.to_vec(), &values).unwrap()
 }
 
 fn file(folder: &Path, name: &str, tensors: &[Tensor]) -> TensorFile {
@@ -148,8 +144,7 @@ fn files_of_today(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     // Bases of both kinds, and files that need them.
     let sample = tensor("sample", Dtype::F32, &[96, 48], 6);
     let pca = Basis::Pca(Arc::new(PcaBasis::from_samples(&[&sample], 48).unwrap()));
-    let mut values = vec![0.0; sample.len()];
-    sample.dtype().to_f32(sample.data(), &mut values);
+    let values = sample.to_f32();
     let grouped =
         Basis::from_bytes(&trinity_codec::Basis::learn(&values, 48, 16).unwrap().to_bytes()).unwrap();
     std::fs::write(add("pca.basis"), pca.to_bytes()).unwrap();

@@ -4,14 +4,7 @@ use trinity_tensor::stats::profile;
 use trinity_tensor::{Dtype, Error, TensorFile};
 
 use crate::files::{gguf, npy, zip_archive};
-use crate::{noise, write_safetensors};
-
-fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
-    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(header.as_bytes());
-    bytes.extend(data);
-    bytes
-}
+use crate::{noise, safetensors, write_safetensors};
 
 /// Opens and reads everything: an error is welcome, a panic is not.
 fn exercise(bytes: Vec<u8>) -> Result<(), Error> {

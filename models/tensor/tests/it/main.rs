@@ -19,11 +19,25 @@ use std::path::{Path, PathBuf};
 
 use trinity_tensor::codec::{Rate, TensorCodec};
 use trinity_tensor::file::{SafetensorsWriter, Spec};
-use trinity_tensor::{Class, Dtype, Tensor};
+use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
 
 /// The sample of captured tensors that the repository carries.
 pub fn sample_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/data/captured/sample.safetensors")
+}
+
+/// The first rows of one of its tensors.
+pub fn sample(which: usize, rows: usize) -> Tensor {
+    let file = TensorFile::open(&sample_path()).unwrap();
+    let tensor = file.entries()[which].read().unwrap();
+    let cols = tensor.matrix().1;
+    let data = tensor.data()[..rows * cols * tensor.dtype().bytes()].to_vec();
+    Tensor::new(tensor.name(), tensor.class(), tensor.dtype(), vec![rows, cols], data).unwrap()
+}
+
+/// A safetensors file of that header.
+pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
 }
 
 /// What was asked of whom, for messages.

@@ -1,20 +1,19 @@
 //! The statistics of `tensors info` against theory and against themselves.
 
+use std::sync::Arc;
+
 use trinity_numeric::random::SplitMix64;
 use trinity_tensor::stats::{Law, Profile, profile};
-use trinity_tensor::{Class, Dtype, Tensor, TensorFile};
+use trinity_tensor::{Dtype, Entry, TensorFile};
 
-use crate::{sample_path, write_safetensors};
+use crate::sample_path;
 
 fn measure(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f32) -> Profile {
     let values: Vec<f32> =
         (0..rows).flat_map(|y| (0..cols).map(move |x| (y, x))).map(|(y, x)| value(y, x)).collect();
     let mut data = Vec::new();
     Dtype::F32.extend_from_f32(&values, &mut data);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.safetensors");
-    write_safetensors(&path, &[Tensor::new("t", Class::Other, Dtype::F32, vec![rows, cols], data).unwrap()]);
-    profile(&TensorFile::open(&path).unwrap().entries()[0]).unwrap()
+    profile(&Entry::in_memory("t", Dtype::F32, vec![rows, cols], Arc::new(data)).unwrap()).unwrap()
 }
 
 /// Independent standard normal values, the same on every run.

@@ -4,7 +4,7 @@
 //! By default each tensor meets a few codecs and each codec every kind of
 //! tensor; `TRINITY_GRID=full` has every tensor meet every codec.
 
-use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, names};
+use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, is_external, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
 use crate::random::Random;
@@ -122,31 +122,19 @@ fn all() -> bool {
 
 /// Every codec, and among how many tensors one is for it.
 fn codecs() -> Vec<(String, u64)> {
-    let external = ["x264", "x265", "svtav1", "aom"];
     let slow = ["trinity-max", "paper", "paper-cabac", "h265", "h264"];
     let made_of_others =
         ["hadamard/uniform+ac", "residual/h265-fast/rtn-128g", "h264-fast-420", "h265-fast-444"];
-    let pace = |name: &str| match (full_grid(), external.contains(&name), slow.contains(&name)) {
+    let pace = |name: &str| match (full_grid(), is_external(name), slow.contains(&name)) {
         // Each of their trials starts a process.
-        (full, true, _) => {
-            if full {
-                20
-            } else {
-                250
-            }
-        }
+        (true, true, _) => 20,
+        (false, true, _) => 250,
         (true, ..) => 1,
         (false, _, true) => 32,
         (false, _, false) => 4,
     };
-    names()
-        .into_iter()
-        .chain(made_of_others.map(String::from))
-        .map(|name| {
-            let pace = pace(&name);
-            (name, pace)
-        })
-        .collect()
+    let all = names().into_iter().chain(made_of_others.map(String::from));
+    all.map(|name| (name.clone(), pace(&name))).collect()
 }
 
 #[test]
@@ -217,12 +205,11 @@ fn biased_and_heavy_tailed(seed: u64, rows: usize, cols: usize) -> Tensor {
 #[test]
 fn more_bits_never_mean_more_error() {
     let presets = ["h265-fast", "h265-slow", "h265-best", "h264-fast", "h264-slow", "h265-fast-444"];
-    let external = ["x264", "x265", "svtav1", "aom"];
     let tensor = biased_and_heavy_tailed(5, 96, 128);
     let codecs: Vec<String> = names().into_iter().chain(presets.map(String::from)).collect();
     let check = |name: &String| {
         // Each of their trials starts a process.
-        let rates: &[f64] = if external.contains(&name.as_str()) {
+        let rates: &[f64] = if is_external(name) {
             &[3.0, 5.0]
         } else if !all() {
             &[2.0, 3.0, 5.0, 8.0]

@@ -33,12 +33,8 @@ const INDEX_FLOOR_S: f64 = 10e-6;
 
 impl StepTable {
     /// Tabulates a placement of `model` on `gpu`, with a cache of
-    /// `kv_value_bytes` a value.
-    ///
-    /// # Errors
-    ///
-    /// When the placement does not divide, a format was never measured on the
-    /// GPU, or the weights do not fit.
+    /// `kv_value_bytes` a value. Fails when the placement does not divide, a
+    /// format was never measured on the GPU, or the weights do not fit.
     pub fn new(
         gpu: &Accelerator,
         model: &Transformer,
@@ -46,10 +42,7 @@ impl StepTable {
         engine: &EngineConstants,
         kv_value_bytes: f64,
     ) -> Result<Self, ServingError> {
-        if let Some(problem) = placement.problem(model) {
-            return Err(ServingError::Placement { problem });
-        }
-        let build = Build { gpu, model, placement, engine, kv_value_bytes };
+        let build = Build::of(gpu, model, placement, engine, kv_value_bytes)?;
         let weights = model.weight_bytes(placement);
         let room = gpu.memory_bytes * engine.memory_share - weights - engine.workspace_bytes;
         let per_token = model.kv_bytes_per_token(placement, kv_value_bytes);
@@ -64,11 +57,8 @@ impl StepTable {
 
     /// The table of a replica whose stated GPUs cannot hold the weights: its
     /// cache is taken to be without limit. For rows of measurements that ran
-    /// although their deployment, as written, could not.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::new`], but for the room.
+    /// although their deployment, as written, could not. Fails as
+    /// [`Self::new`], but for the room.
     pub fn without_memory_limit(
         gpu: &Accelerator,
         model: &Transformer,
@@ -76,10 +66,7 @@ impl StepTable {
         engine: &EngineConstants,
         kv_value_bytes: f64,
     ) -> Result<Self, ServingError> {
-        if let Some(problem) = placement.problem(model) {
-            return Err(ServingError::Placement { problem });
-        }
-        Build { gpu, model, placement, engine, kv_value_bytes }.table(f64::INFINITY)
+        Build::of(gpu, model, placement, engine, kv_value_bytes)?.table(f64::INFINITY)
     }
 }
 
@@ -91,7 +78,20 @@ struct Build<'a> {
     kv_value_bytes: f64,
 }
 
-impl Build<'_> {
+impl<'a> Build<'a> {
+    fn of(
+        gpu: &'a Accelerator,
+        model: &'a Transformer,
+        placement: &'a Placement,
+        engine: &'a EngineConstants,
+        kv_value_bytes: f64,
+    ) -> Result<Self, ServingError> {
+        match placement.problem(model) {
+            Some(problem) => Err(ServingError::Placement { problem }),
+            None => Ok(Self { gpu, model, placement, engine, kv_value_bytes }),
+        }
+    }
+
     fn table(&self, cache_tokens: f64) -> Result<StepTable, ServingError> {
         let engine = self.engine;
         let (mut linear_s, mut head_s) = ([0.0; POINTS], [0.0; POINTS]);
@@ -278,27 +278,39 @@ impl Build<'_> {
     }
 
     fn one_decode_attention_s(&self, batch: f64, length: f64) -> Result<f64, ServingError> {
-        let (model, tensor) = (self.model, self.tensor());
-        if model.latent.is_some() {
-            let shape = (batch, length * self.narrow(), model.heads / tensor);
-            let products_s = self.latent_products_s(batch)?;
-            let kind = (model.formats.attention, false);
-            let one = self.gpu.latent_s(kind, shape, self.kv_value_bytes, products_s)?;
-            return Ok(model.layers * one);
-        }
+        let (model, length) = (self.model, length * self.narrow());
         let shape = |window| GenerationAttention {
             batch,
-            length: (length * self.narrow()).max(1.0),
-            heads: model.heads / tensor,
+            length: length.max(1.0),
+            heads: model.heads / self.tensor(),
             kv_heads: model.kv_heads_per_gpu(self.placement),
             head_dim: model.head_dim,
             window,
             kv: KernelFormat::Bf16,
         };
-        let full_s = self.gpu.decode_attention_s(shape(None), self.kv_value_bytes)?;
-        let mut total = model.full_layers() * full_s;
+        let one_s = |window| self.gpu.decode_attention_s(shape(window), self.kv_value_bytes);
+        self.one_attention_s((batch, length), false, one_s)
+    }
+
+    /// Attention of all layers over `batch` sequences of `length` tokens;
+    /// `one_s` is that of one layer with a window or none.
+    fn one_attention_s(
+        &self,
+        (batch, length): (f64, f64),
+        prompts: bool,
+        one_s: impl Fn(Option<f64>) -> Result<f64, ServingError>,
+    ) -> Result<f64, ServingError> {
+        let model = self.model;
+        if model.latent.is_some() {
+            let shape = (batch, length, model.heads / self.tensor());
+            let products_s = self.latent_products_s(if prompts { batch * length } else { batch })?;
+            let kind = (model.formats.attention, prompts);
+            let one = self.gpu.latent_s(kind, shape, self.kv_value_bytes, products_s)?;
+            return Ok(model.layers * one);
+        }
+        let mut total = model.full_layers() * one_s(None)?;
         if let Some(s) = model.sliding {
-            total += s.layers * self.gpu.decode_attention_s(shape(Some(s.window)), self.kv_value_bytes)?;
+            total += s.layers * one_s(Some(s.window))?;
         }
         Ok(total)
     }
@@ -316,30 +328,19 @@ impl Build<'_> {
     }
 
     fn one_prompt_attention_s(&self, batch: f64, tokens: f64) -> Result<f64, ServingError> {
-        let (model, tensor) = (self.model, self.tensor());
-        if model.latent.is_some() {
-            let shape = (batch, tokens, model.heads / tensor);
-            let products_s = self.latent_products_s(batch * tokens)?;
-            let kind = (model.formats.attention, true);
-            let one = self.gpu.latent_s(kind, shape, self.kv_value_bytes, products_s)?;
-            return Ok(model.layers * one);
-        }
+        let model = self.model;
         let shape = |window| ContextAttention {
             batch,
             tokens,
             prefix: 0.0,
-            heads: model.heads / tensor,
+            heads: model.heads / self.tensor(),
             kv_heads: model.kv_heads_per_gpu(self.placement),
             head_dim: model.head_dim,
             window,
             kv: KernelFormat::Bf16,
         };
-        let full_s = self.gpu.prompt_attention_s(shape(None), self.kv_value_bytes)?;
-        let mut total = model.full_layers() * full_s;
-        if let Some(s) = model.sliding {
-            total += s.layers * self.gpu.prompt_attention_s(shape(Some(s.window)), self.kv_value_bytes)?;
-        }
-        Ok(total)
+        let one_s = |window| self.gpu.prompt_attention_s(shape(window), self.kv_value_bytes);
+        self.one_attention_s((batch, tokens), true, one_s)
     }
 
     fn index_s(&self) -> f64 {

@@ -28,25 +28,19 @@ impl Stage {
     }
 }
 
-/// Who reads prompts and who decodes.
+/// A service: who reads prompts and who decodes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pool {
+pub enum Deployment {
     Shared(Box<Stage>),
     Split { prefill: Box<Stage>, decode: Box<Stage>, handoff: Handoff },
-}
-
-/// A service and the GPUs it takes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deployment {
-    pub pool: Pool,
 }
 
 impl Deployment {
     /// GPUs of all replicas.
     pub fn gpus(&self) -> u32 {
-        match &self.pool {
-            Pool::Shared(stage) => stage.replicas * stage.gpus,
-            Pool::Split { prefill, decode, .. } => {
+        match self {
+            Self::Shared(stage) => stage.replicas * stage.gpus,
+            Self::Split { prefill, decode, .. } => {
                 prefill.replicas * prefill.gpus + decode.replicas * decode.gpus
             }
         }
@@ -77,9 +71,9 @@ pub fn predict(deployment: &Deployment, load: &ClosedLoop) -> Predicted {
     // The first wave comes at once: this share of requests sees a burst.
     let burst = (concurrency / f64::from(load.requests.max(1))).min(1.0);
     let round = Round { prompt, answer, concurrency, burst };
-    match &deployment.pool {
-        Pool::Shared(stage) => round.shared(stage),
-        Pool::Split { prefill, decode, handoff } => round.split(prefill, decode, handoff.s(prompt)),
+    match deployment {
+        Deployment::Shared(stage) => round.shared(stage),
+        Deployment::Split { prefill, decode, handoff } => round.split(prefill, decode, handoff.s(prompt)),
     }
 }
 

@@ -73,37 +73,28 @@ impl Load<'_> {
     }
 
     pub(super) fn check(&self) -> Result<(), ServingError> {
-        let setting = |name, value: f64, rule| Err(ServingError::Setting { name, value, rule });
+        let setting = ServingError::setting;
         let hits = match self {
             Self::Closed(load) => load.reuse.prefix_hits,
             Self::Open { prefix_hits, .. } => *prefix_hits,
         };
-        if !(0.0..1.0).contains(&hits) {
-            return setting("prefix-hits", hits, "at least 0 and below 1");
+        setting("prefix-hits", hits, (0.0..1.0).contains(&hits), "at least 0 and below 1")?;
+        let load = match self {
+            Self::Open { requests, .. } => return crate::serving::Requests::check(requests),
+            Self::Closed(load) => load,
+        };
+        let think_s = load.reuse.think_s;
+        setting("concurrency", f64::from(load.concurrency), load.concurrency > 0, "at least 1")?;
+        setting("turns", f64::from(load.reuse.turns), load.reuse.turns > 0, "at least 1")?;
+        setting("think time", think_s, think_s >= 0.0 && think_s.is_finite(), "at least 0 seconds")?;
+        if load.requests == 0 {
+            return Err(ServingError::NoRequests);
         }
-        match self {
-            Self::Open { requests, .. } => crate::serving::Requests::check(requests),
-            Self::Closed(load) => {
-                if load.concurrency == 0 {
-                    return setting("concurrency", 0.0, "at least 1");
-                }
-                if load.reuse.turns == 0 {
-                    return setting("turns", 0.0, "at least 1");
-                }
-                if !(load.reuse.think_s >= 0.0 && load.reuse.think_s.is_finite()) {
-                    return setting("think time", load.reuse.think_s, "at least 0 seconds");
-                }
-                if load.requests == 0 {
-                    return Err(ServingError::NoRequests);
-                }
-                for (name, (least, most)) in [("prompt", load.prompt), ("answer", load.answer)] {
-                    if !(least >= 1.0 && most >= least && most.is_finite()) {
-                        return setting(name, least, "at least one token, and a range that ascends");
-                    }
-                }
-                Ok(())
-            }
+        for (name, (least, most)) in [("prompt", load.prompt), ("answer", load.answer)] {
+            let ascends = least >= 1.0 && most >= least && most.is_finite();
+            setting(name, least, ascends, "at least one token, and a range that ascends")?;
         }
+        Ok(())
     }
 
     /// All requests in the order in which they come, turns of a conversation

@@ -23,7 +23,7 @@ mod tests;
 
 pub use accelerator::{Accelerator, Generation};
 pub use beyond::Sizes;
-pub use closed_form::{Deployment, Pool, Predicted, Stage, predict};
+pub use closed_form::{Deployment, Predicted, Stage, predict};
 pub use engine::{Draft, EngineConstants, Intake, Policy, Preemption};
 pub use load::{ClosedLoop, Load, Reuse};
 pub use play::{Scene, play, replay, watch};

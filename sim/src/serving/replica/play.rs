@@ -27,35 +27,31 @@ pub struct Scene<'a> {
     pub prefill: Option<PrefillWorkers<'a>>,
 }
 
-/// Plays `load` on one rank of one replica.
-///
-/// # Errors
-///
-/// When the load is empty, or one request alone does not fit the cache.
+impl<'a> Scene<'a> {
+    /// One rank that reads its prompts itself.
+    pub fn alone(table: &'a StepTable, engine: &'a EngineConstants) -> Self {
+        Self { table, engine, ranks: 1, prefill: None }
+    }
+}
+
+/// Plays `load` on one rank of one replica. Fails when the load is empty, or
+/// one request alone does not fit the cache.
 pub fn replay(
     table: &StepTable,
     engine: &EngineConstants,
     load: &ClosedLoop,
 ) -> Result<Replayed, ServingError> {
-    play(&Scene { table, engine, ranks: 1, prefill: None }, &Load::Closed(*load))
+    play(&Scene::alone(table, engine), &Load::Closed(*load))
 }
 
-/// Plays `load` on a service.
-///
-/// # Errors
-///
-/// When the load is empty or makes no sense, or one request alone does not fit
-/// the cache.
+/// Plays `load` on a service. Fails when the load is empty or makes no sense,
+/// or one request alone does not fit the cache.
 pub fn play(scene: &Scene, load: &Load) -> Result<Replayed, ServingError> {
     Ok(played(scene, load)?.report(load))
 }
 
 /// [`play`], with the steady part of the run, which is settled when its rate
-/// of tokens is known within `bound`.
-///
-/// # Errors
-///
-/// As [`play`].
+/// of tokens is known within `bound`. Fails as [`play`].
 pub fn watch(scene: &Scene, load: &Load, bound: f64) -> Result<(Replayed, Watched), ServingError> {
     let player = played(scene, load)?;
     let watched = Books::watched(&player.sent, player.engine, player.seen_steps(), bound);

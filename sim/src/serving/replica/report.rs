@@ -50,6 +50,20 @@ pub(super) struct Books {
     pub preempted: u64,
 }
 
+/// Times to first token, and between tokens, as clients see them.
+fn seen_by_clients<'a>(
+    sent: impl Iterator<Item = &'a Sent> + Clone,
+    engine: &EngineConstants,
+    seen_steps: f64,
+) -> (Vec<f64>, Percentiles) {
+    let per_step = engine.tokens_per_step();
+    let several = sent.clone().filter(|r| r.answer > 1.0);
+    let between: Vec<f64> = several.map(|r| (r.done_s - r.first_s()) / (r.answer - 1.0) / per_step).collect();
+    let tpot = Percentiles::of(&between);
+    let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
+    (sent.map(|r| r.first_s() - r.at_s + seen_s).collect(), tpot)
+}
+
 impl Books {
     /// The report of a run that began at the first request and ended at
     /// `end_s`, where clients see a first token `seen_steps` decoding steps late.
@@ -63,13 +77,7 @@ impl Books {
     ) -> Replayed {
         let count = sent.len() as f64;
         let per_step = engine.tokens_per_step();
-        let first = |request: &Sent| request.first_token_s.unwrap_or(request.done_s);
-        let several = sent.iter().filter(|r| r.answer > 1.0);
-        let between: Vec<f64> =
-            several.map(|r| (r.done_s - first(r)) / (r.answer - 1.0) / per_step).collect();
-        let tpot = Percentiles::of(&between);
-        let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
-        let waits: Vec<f64> = sent.iter().map(|r| first(r) - r.at_s + seen_s).collect();
+        let (waits, tpot) = seen_by_clients(sent.iter(), engine, seen_steps);
         let steady = waits.get(2 * wave..waits.len().saturating_sub(wave)).filter(|s| !s.is_empty());
         let steady_ttft_s = steady.map(|own| own.iter().sum::<f64>() / own.len() as f64);
         let ttft = Percentiles::of(&waits);
@@ -104,19 +112,13 @@ impl Books {
             .iter()
             .map(|request| Seen {
                 arrival_s: request.at_s,
-                first_token_s: request.first_token_s.unwrap_or(request.done_s),
+                first_token_s: request.first_s(),
                 done_s: request.done_s,
                 output_tokens: request.answer * per_step,
             })
             .collect();
-        let counted = &order[kept(&all)];
-        let first = |request: &Sent| request.first_token_s.unwrap_or(request.done_s);
-        let several = counted.iter().filter(|request| request.answer > 1.0);
-        let between: Vec<f64> =
-            several.map(|r| (r.done_s - first(r)) / (r.answer - 1.0) / per_step).collect();
-        let tpot = Percentiles::of(&between);
-        let seen_s = engine.first_token_s + seen_steps * tpot.mean_s * per_step;
-        let waits: Vec<f64> = counted.iter().map(|r| first(r) - r.at_s + seen_s).collect();
+        let counted = order[kept(&all)].iter().copied();
+        let (waits, tpot) = seen_by_clients(counted, engine, seen_steps);
         Watched { steady: Steady::of(&all, bound), ttft: Percentiles::of(&waits), tpot }
     }
 }

@@ -46,12 +46,8 @@ pub struct Nearest {
 }
 
 /// Ranks `candidates` by tokens per second, each at the largest concurrency up
-/// to `most` that keeps `goal`. Where none does, the nearest.
-///
-/// # Errors
-///
-/// The nearest candidate, when no candidate keeps the goal at any concurrency;
-/// none where there are no candidates.
+/// to `most` that keeps `goal`. Where none does at any concurrency, fails
+/// with the nearest; with none where there are no candidates.
 pub fn search(
     candidates: &[Candidate],
     load: &ClosedLoop,

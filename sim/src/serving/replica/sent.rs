@@ -21,6 +21,13 @@ pub(super) struct Sent {
     pub goes_on: bool,
 }
 
+impl Sent {
+    /// When its first token was there; the last where it has none of its own.
+    pub fn first_s(&self) -> f64 {
+        self.first_token_s.unwrap_or(self.done_s)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,

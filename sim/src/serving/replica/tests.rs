@@ -1,23 +1,13 @@
 //! Promises of replicas: books that balance, and order that physics keeps.
 
 use super::*;
-use crate::kernels::{Device, Kernels};
+use crate::kernels::{Kernels, tests::DEVICE};
 use crate::serving::{ServingError, ServingRequest};
 use std::sync::LazyLock;
 
 /// A GPU whose kernels reach their rooflines.
 fn gpu() -> Accelerator {
-    static KERNELS: LazyLock<Kernels> = LazyLock::new(|| {
-        let device = Device {
-            bf16_flops: 989e12,
-            fp8_flops: 1979e12,
-            fp4_flops: 1979e12,
-            memory_bytes_per_s: 3.35e12,
-            link_bytes_per_s: 450e9,
-            sms: 132.0,
-        };
-        Kernels::at_rooflines("test", device).unwrap()
-    });
+    static KERNELS: LazyLock<Kernels> = LazyLock::new(|| Kernels::at_rooflines("test", DEVICE).unwrap());
     Accelerator {
         name: "test",
         generation: Generation::Hopper,
@@ -103,7 +93,23 @@ fn stage(tensor: u32, replicas: u32) -> Stage {
 }
 
 fn shared(tensor: u32, replicas: u32) -> Deployment {
-    Deployment { pool: Pool::Shared(Box::new(stage(tensor, replicas))) }
+    Deployment::Shared(Box::new(stage(tensor, replicas)))
+}
+
+/// Every token that was asked for is made, and Little's law holds.
+fn balances(out: &Replayed, tolerance: f64, what: impl std::fmt::Display) {
+    assert_eq!(out.asked_tokens, out.produced_tokens, "{what}: {out:?}");
+    let apart = (out.present_s / out.latency_sum_s - 1.0).abs();
+    assert!(apart < tolerance, "Little's law, {what}: {apart} {out:?}");
+}
+
+/// So many requests, one each `gap_s`, of lengths by their number.
+fn arrivals(count: u32, gap_s: f64, lengths: fn(u32) -> (u32, u32)) -> Vec<ServingRequest> {
+    let request = |at| {
+        let (prompt_tokens, output_tokens) = lengths(at);
+        ServingRequest { arrival_s: f64::from(at) * gap_s, prompt_tokens, output_tokens }
+    };
+    (0..count).map(request).collect()
 }
 
 #[test]
@@ -112,9 +118,7 @@ fn books_balance_at_every_concurrency_and_policy() {
         for (concurrency, cache) in [(1, 1e9), (16, 1e9), (64, 3e4), (200, 1e5)] {
             let engine = EngineConstants { policy, ..engine() };
             let out = replay(&table(4).with_cache_tokens(cache), &engine, &load(concurrency)).unwrap();
-            assert_eq!(out.asked_tokens, out.produced_tokens, "{policy:?} {concurrency}");
-            let apart = (out.present_s / out.latency_sum_s - 1.0).abs();
-            assert!(apart < 1e-9, "Little's law, {policy:?} {concurrency}: {apart}");
+            balances(&out, 1e-9, format_args!("{policy:?} {concurrency}"));
             let tokens = out.asked_tokens as f64 / out.duration_s;
             assert!((out.answer_tokens_per_s / tokens - 1.0).abs() < 1e-12);
             assert!((out.requests_per_s * out.duration_s - f64::from(10 * concurrency)).abs() < 1e-6);
@@ -248,13 +252,7 @@ fn split(
 #[test]
 fn books_balance_with_separate_workers_traces_turns_and_preemption() {
     let (own, tight) = (table(4), table(4).with_cache_tokens(3e4));
-    let requests: Vec<ServingRequest> = (0..300)
-        .map(|at| ServingRequest {
-            arrival_s: f64::from(at) * 0.05,
-            prompt_tokens: 700 + at,
-            output_tokens: 300 + at,
-        })
-        .collect();
+    let requests = arrivals(300, 0.05, |at| (700 + at, 300 + at));
     let turns = Reuse { turns: 3, think_s: 0.4, prefix_hits: 0.5 };
     let loads = [
         Load::Closed(load(64)),
@@ -264,19 +262,16 @@ fn books_balance_with_separate_workers_traces_turns_and_preemption() {
     for preemption in [Preemption::Recompute, Preemption::Swap { bytes_per_s: 55e9 }] {
         let engine = EngineConstants { reserved_answer: 0.0, preemption, ..engine() };
         for load in &loads {
-            let alone =
-                |table| play(&Scene { table, engine: &engine, ranks: 1, prefill: None }, load).unwrap();
+            let alone = |table| play(&Scene::alone(table, &engine), load).unwrap();
             let outs = [alone(&own), alone(&tight), split(2, &own, &tight, &engine, load)];
             for out in &outs {
-                assert_eq!(out.asked_tokens, out.produced_tokens, "{load:?} {out:?}");
-                let apart = (out.present_s / out.latency_sum_s - 1.0).abs();
-                assert!(apart < 1e-6, "Little's law: {apart} {load:?} {out:?}");
+                balances(out, 1e-6, format_args!("{load:?}"));
                 let tokens = out.requests_per_s * out.asked_tokens as f64 / requests_of(load);
                 assert!((out.answer_tokens_per_s / tokens - 1.0).abs() < 1e-9);
             }
             assert_eq!(outs[0].preempted, 0, "{load:?}");
         }
-        let crowded = play(&Scene { table: &tight, engine: &engine, ranks: 1, prefill: None }, &loads[0]);
+        let crowded = play(&Scene::alone(&tight, &engine), &loads[0]);
         assert!(crowded.unwrap().preempted > 0, "{preemption:?}");
     }
 }
@@ -311,15 +306,9 @@ fn what_is_cached_already_is_not_read_again() {
 #[test]
 fn an_open_loop_below_capacity_waits_less_than_one_near_it() {
     let at = |gap_s: f64| {
-        let requests: Vec<ServingRequest> = (0..400)
-            .map(|at| ServingRequest {
-                arrival_s: f64::from(at) * gap_s,
-                prompt_tokens: 1000,
-                output_tokens: 200,
-            })
-            .collect();
-        let scene = Scene { table: &table(4), engine: &engine(), ranks: 1, prefill: None };
-        play(&scene, &Load::Open { requests: &requests, prefix_hits: 0.0 }).unwrap()
+        let requests = arrivals(400, gap_s, |_| (1000, 200));
+        let load = Load::Open { requests: &requests, prefix_hits: 0.0 };
+        play(&Scene::alone(&table(4), &engine()), &load).unwrap()
     };
     let (calm, busy) = (at(1.0), at(0.02));
     assert!(calm.ttft_s < busy.ttft_s && calm.mean_batch < busy.mean_batch, "{calm:?} {busy:?}");
@@ -330,8 +319,8 @@ fn traces_that_no_clock_could_write_are_refused() {
     let refused = |times: [f64; 2]| {
         let requests =
             times.map(|arrival_s| ServingRequest { arrival_s, prompt_tokens: 9, output_tokens: 9 });
-        let scene = Scene { table: &table(4), engine: &engine(), ranks: 1, prefill: None };
-        play(&scene, &Load::Open { requests: &requests, prefix_hits: 0.0 }).unwrap_err().to_string()
+        let load = Load::Open { requests: &requests, prefix_hits: 0.0 };
+        play(&Scene::alone(&table(4), &engine()), &load).unwrap_err().to_string()
     };
     assert_eq!(refused([-1.0, 2.0]), "request 0 arrives before time 0");
     assert_eq!(refused([3.0, 2.0]), "request 1 arrives before the one above it");
@@ -350,8 +339,7 @@ fn an_engine_that_looks_seldom_answers_later_and_loses_nobody() {
     let steps = (thirtieth.steady_ttft_s - each.steady_ttft_s) / each.tpot_s;
     assert!((8.0..25.0).contains(&steps), "{steps} steps");
     for out in [each, tenth, thirtieth] {
-        assert_eq!(out.asked_tokens, out.produced_tokens);
-        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+        balances(&out, 1e-9, "looks");
     }
 }
 
@@ -366,8 +354,7 @@ fn prompts_that_wait_for_company_are_let_in_by_tokens_or_by_time() {
     // Company of one token is there at once.
     assert!((with(60, 1.0).ttft_s / none.ttft_s - 1.0).abs() < 1e-9);
     for out in [some, long] {
-        assert_eq!(out.asked_tokens, out.produced_tokens);
-        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+        balances(&out, 1e-9, "waits");
     }
 }
 
@@ -381,8 +368,7 @@ fn one_process_that_writes_to_clients_caps_the_rate_and_first_tokens_wait_for_it
     assert!(busy.answer_tokens_per_s <= rate / 2.0 * 1.001, "{} {rate}", busy.answer_tokens_per_s);
     assert!(busy.ttft_s > 3.0 * free.ttft_s, "{} {}", busy.ttft_s, free.ttft_s);
     for out in [idle, busy] {
-        assert_eq!(out.asked_tokens, out.produced_tokens);
-        assert!((out.present_s / out.latency_sum_s - 1.0).abs() < 1e-9, "{out:?}");
+        balances(&out, 1e-9, "writes");
     }
 }
 

@@ -6,7 +6,7 @@
 //! point costs it leaves to the model.
 
 use super::super::layout::ParallelismFile;
-use super::{Scenario, SweepFile, read_point};
+use super::{Scenario, StudyFile, SweepFile, read_point};
 use trinity_config::{Complaint, Diagnostic, Document, nearest};
 use trinity_sim::sweep::{Point, Space};
 
@@ -36,12 +36,10 @@ impl SweepFile {
             let only = axis.only.iter().flatten().enumerate();
             only.map(move |(j, name)| (format!("axes.{k}.only.{j}"), name))
         });
-        let nobody =
-            headline.chain(only).filter(|(_, name)| !names.contains(&name.as_str())).map(|(path, name)| {
-                let complaint = Complaint::new(format_args!("there is no scenario `{name}`"))
-                    .expected(format_args!("one of: {}", names.join(", ")));
-                document.complain(&path, &with_nearest(complaint, name, &names))
-            });
+        let nobody = headline
+            .chain(only)
+            .filter(|(_, name)| !names.contains(&name.as_str()))
+            .map(|(path, name)| document.complain(&path, &no_scenario(name, &names)));
         Diagnostic::gather(twins.chain(nobody).map(Err))
     }
 
@@ -99,9 +97,7 @@ impl SweepFile {
                 let place = format!("crossovers.{c}.scenarios.{j}");
                 match (names.iter().position(|known| known == name), axis) {
                     (None, _) => {
-                        let complaint = Complaint::new(format_args!("there is no scenario `{name}`"))
-                            .expected(format_args!("one of: {}", names.join(", ")));
-                        mistakes.push(document.complain(&place, &with_nearest(complaint, name, &names)));
+                        mistakes.push(document.complain(&place, &no_scenario(name, &names)));
                     }
                     (Some(at), Some(k)) if !self.varies(k, at) => {
                         let complaint = Complaint::new(format_args!(
@@ -120,59 +116,52 @@ impl SweepFile {
 
     /// Axes over the parts of a GPU whose totals decide: their points would all be one.
     pub(super) fn check_parts(&self, document: &Document) -> Result<(), Diagnostic> {
-        let axes: Vec<usize> =
-            (0..self.axes.len()).filter(|&k| self.axes[k].path.starts_with(PARTS)).collect();
-        if axes.is_empty() {
-            return Ok(());
-        }
-        let mut mistakes = Vec::new();
-        for at in 0..self.scenarios.len() {
+        let idle = |at: usize, study: &StudyFile| {
             // Another axis may choose the GPU or its model.
             let chosen = (0..self.axes.len()).any(|k| {
                 self.varies(k, at)
                     && ["cluster.gpu.model", "cluster.gpu.extends"].contains(&self.axes[k].path.as_str())
             });
-            let study = self.as_seen_by(document, at)?.file.study;
-            if chosen || study.cluster.gpu.by_parts() {
-                continue;
-            }
-            for &k in axes.iter().filter(|&&k| self.varies(k, at)) {
-                let complaint = Complaint::new(format_args!(
-                    "`{}` changes nothing: the GPU of scenario `{}` is modelled by its totals",
-                    self.axes[k].path, self.scenarios[at].name
-                ))
-                .expected("a part of a GPU that is modelled by its parts")
-                .help("set `model = \"parts\"` under [study.cluster.gpu]");
-                let mistake = document.complain(&format!("axes.{k}.path"), &complaint);
-                if !mistakes.contains(&mistake) {
-                    mistakes.push(mistake);
-                }
-            }
-        }
-        Diagnostic::gather(mistakes.into_iter().map(Err))
+            !chosen && !study.cluster.gpu.by_parts()
+        };
+        self.check_under(document, PARTS, idle, |path, scenario| {
+            Complaint::new(format_args!(
+                "`{path}` changes nothing: the GPU of scenario `{scenario}` is modelled by its totals"
+            ))
+            .expected("a part of a GPU that is modelled by its parts")
+            .help("set `model = \"parts\"` under [study.cluster.gpu]")
+        })
     }
 
     /// Axes that state a part of what a scenario leaves to be chosen: the word
     /// `best` would give way to them without a word.
     pub(super) fn check_choices(&self, document: &Document) -> Result<(), Diagnostic> {
-        let axes: Vec<usize> =
-            (0..self.axes.len()).filter(|&k| self.axes[k].path.starts_with(DEGREES)).collect();
-        if axes.is_empty() {
-            return Ok(());
-        }
+        let chosen = |_, study: &StudyFile| matches!(study.job.parallelism, ParallelismFile::Word(_));
+        self.check_under(document, DEGREES, chosen, |path, scenario| {
+            Complaint::new(format_args!(
+                "`{path}` varies a part of `parallelism = \"best\"` of scenario `{scenario}`"
+            ))
+            .expected("another axis, or a table that says what is chosen")
+            .help("`parallelism = { choose = \"best\" }` chooses the rest for each value of the axis")
+        })
+    }
+
+    /// Complains about every axis under a path that varies in a scenario whose study is `unfit` for it.
+    fn check_under(
+        &self,
+        document: &Document,
+        path: &str,
+        unfit: impl Fn(usize, &StudyFile) -> bool,
+        complaint: impl Fn(&str, &str) -> Complaint,
+    ) -> Result<(), Diagnostic> {
+        let axes = || (0..self.axes.len()).filter(|&k| self.axes[k].path.starts_with(path));
         let mut mistakes = Vec::new();
-        for at in 0..self.scenarios.len() {
-            let study = self.as_seen_by(document, at)?.file.study;
-            if !matches!(study.job.parallelism, ParallelismFile::Word(_)) {
+        for (at, scenario) in self.scenarios.iter().enumerate().filter(|_| axes().next().is_some()) {
+            if !unfit(at, &self.as_seen_by(document, at)?.file.study) {
                 continue;
             }
-            for &k in axes.iter().filter(|&&k| self.varies(k, at)) {
-                let complaint = Complaint::new(format_args!(
-                    "`{}` varies a part of `parallelism = \"best\"` of scenario `{}`",
-                    self.axes[k].path, self.scenarios[at].name
-                ))
-                .expected("another axis, or a table that says what is chosen")
-                .help("`parallelism = { choose = \"best\" }` chooses the rest for each value of the axis");
+            for k in axes().filter(|&k| self.varies(k, at)) {
+                let complaint = complaint(&self.axes[k].path, &scenario.name);
                 let mistake = document.complain(&format!("axes.{k}.path"), &complaint);
                 if !mistakes.contains(&mistake) {
                     mistakes.push(mistake);
@@ -297,6 +286,11 @@ fn together(document: &Document, paths: [&str; 2], places: &[String; 2], why: &s
     .expected("axes that do not touch each other's values")
     .help("vary one of them, and make scenarios of the other's values");
     document.complain(&places[1], &complaint)
+}
+
+fn no_scenario(name: &str, names: &[&str]) -> Complaint {
+    let complaint = Complaint::new(format_args!("there is no scenario `{name}`"));
+    with_nearest(complaint.expected(format_args!("one of: {}", names.join(", "))), name, names)
 }
 
 fn with_nearest(complaint: Complaint, word: &str, candidates: &[&str]) -> Complaint {

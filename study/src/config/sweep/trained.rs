@@ -2,10 +2,13 @@
 //! were sent, `timed` the speed at which the loop coded them.
 
 use super::SweepFile;
+use crate::Error;
 use crate::config::StudyFile;
-use crate::config::measured::{Value, rounded};
-use crate::trained::{NoRun, Run, Runs, UNCODED_BITS, VALUE_BITS, find, folder_of};
-use trinity_config::{Complaint, DataRate, Diagnostic, Document, Fraction, Power, Ratio};
+use crate::config::measured::{
+    BITS_PER_VALUE, DECODER_POWER, DECODER_RATE, ENCODER_POWER, ENCODER_RATE, GPU_SHARE, Value, rounded,
+};
+use crate::trained::{Run, Runs, UNCODED_BITS, VALUE_BITS, find, folder_of};
+use trinity_config::{Complaint, Diagnostic, Document, Ratio};
 
 /// A class of traffic: its path, its bits in a run, and where they go.
 type Class = (&'static str, fn(&Run) -> Option<f64>, fn(&mut StudyFile, f64));
@@ -48,9 +51,8 @@ impl SweepFile {
                 _ => speed(&runs, study),
             });
             values.extend(found.map_err(|why| {
-                let complaint =
-                    Complaint::new(&why.message).expected("a training run with what is asked of it");
-                document.complain(&place, &complaint.help(&why.help))
+                let complaint = Complaint::new(&why).expected("a training run with what is asked of it");
+                document.complain(&place, &complaint.help(why.help().unwrap_or_default()))
             })?);
         }
         Ok(values)
@@ -59,7 +61,7 @@ impl SweepFile {
 
 /// What runs say of a study that codes what they sent coded; nothing of one that does not.
 #[cfg(feature = "hwcodec")]
-pub(crate) fn values_of_runs(runs: &Runs, study: &StudyFile) -> Result<Vec<Value>, NoRun> {
+pub(crate) fn values_of_runs(runs: &Runs, study: &StudyFile) -> Result<Vec<Value>, Error> {
     let mut values = bits(runs)?;
     let coded = study.job.compression.bits();
     values.retain(|value| {
@@ -75,25 +77,22 @@ pub(crate) fn values_of_runs(runs: &Runs, study: &StudyFile) -> Result<Vec<Value
 }
 
 /// Bits per value of every class of traffic that a run coded.
-fn bits(runs: &Runs) -> Result<Vec<Value>, NoRun> {
+fn bits(runs: &Runs) -> Result<Vec<Value>, Error> {
     let coded = CLASSES.iter().filter_map(|(path, of, set)| {
         let bits = runs.mean(of).filter(|bits| *bits < UNCODED_BITS)?;
         Some(Value::new(path, rounded(bits), "", format!("bits sent, {}", runs.note()), *set))
     });
     let coded: Vec<Value> = coded.collect();
     if coded.is_empty() {
-        return Err(NoRun {
-            message: format!("{} sent everything as it is", runs.source),
-            help: "leave `trained` out of a scenario without a codec".into(),
-        });
+        let message = format!("{} sent everything as it is", runs.source);
+        return Err(Error::input(message, "leave `trained` out of a scenario without a codec"));
     }
     Ok(coded)
 }
 
 /// The codec of a study as fast as the loop's was: one codec that has the whole GPU while it works.
-fn speed(runs: &Runs, study: &StudyFile) -> Result<Vec<Value>, NoRun> {
-    let refused =
-        |what: &str, help: &str| NoRun { message: format!("{} {what}", runs.source), help: help.into() };
+fn speed(runs: &Runs, study: &StudyFile) -> Result<Vec<Value>, Error> {
+    let refused = |what: &str, help: &str| Error::input(format!("{} {what}", runs.source), help);
     let Some(codec) = &study.cluster.codec else {
         return Err(refused(
             "times a codec, and the scenario has none",
@@ -116,52 +115,16 @@ fn speed(runs: &Runs, study: &StudyFile) -> Result<Vec<Value>, NoRun> {
     });
     let power = |at: usize| rounded(watts[at] * VALUE_BITS * gbps[at]);
     let same = "the configured joules of a value at that rate";
+    let whole = "the loop's codec has the whole GPU".to_owned();
     Ok(vec![
-        Value::new(
-            "cluster.codecs-per-gpu",
-            1.0,
-            "",
-            "the loop's codec has the whole GPU".into(),
-            |study, count| {
-                study.cluster.codecs_per_gpu = Ratio::new(count);
-            },
-        ),
-        Value::new(
-            "cluster.codec.gpu-share",
-            1.0,
-            "",
-            "nothing else ran beside it".into(),
-            |study, share| {
-                change(study, |codec| codec.gpu_share = Some(Fraction::new(share)));
-            },
-        ),
-        Value::new(
-            "cluster.codec.bits-per-value",
-            VALUE_BITS,
-            "",
-            "rates count values as bf16".into(),
-            |study, bits| {
-                change(study, |codec| codec.bits_per_value = bits);
-            },
-        ),
-        Value::new("cluster.codec.encoder.throughput", gbps[0], "Gbit/s", note(encode), |study, gbps| {
-            change(study, |codec| codec.encoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
+        Value::new("cluster.codecs-per-gpu", 1.0, "", whole, |study, count| {
+            study.cluster.codecs_per_gpu = Ratio::new(count);
         }),
-        Value::new("cluster.codec.decoder.throughput", gbps[1], "Gbit/s", note(decode), |study, gbps| {
-            change(study, |codec| codec.decoder.throughput = Some(DataRate::from_gbit_per_s(gbps)));
-        }),
-        Value::new("cluster.codec.encoder.power", power(0), "W", same.into(), |study, w| {
-            change(study, |codec| codec.encoder.power = Some(Power::from_w(w)));
-        }),
-        Value::new("cluster.codec.decoder.power", power(1), "W", same.into(), |study, w| {
-            change(study, |codec| codec.decoder.power = Some(Power::from_w(w)));
-        }),
+        Value::of_codec(GPU_SHARE, 1.0, "nothing else ran beside it"),
+        Value::of_codec(BITS_PER_VALUE, VALUE_BITS, "rates count values as bf16"),
+        Value::of_codec(ENCODER_RATE, gbps[0], note(encode)),
+        Value::of_codec(DECODER_RATE, gbps[1], note(decode)),
+        Value::of_codec(ENCODER_POWER, power(0), same),
+        Value::of_codec(DECODER_POWER, power(1), same),
     ])
-}
-
-/// Does something to the codec of a study that has one.
-fn change(study: &mut StudyFile, what: impl FnOnce(&mut crate::config::CodecFile)) {
-    if let Some(codec) = &mut study.cluster.codec {
-        what(codec);
-    }
 }

@@ -336,16 +336,14 @@ fn around(least: f64, mean: f64, most: f64) -> Steps {
     Steps { around: 0.1, least, mean, most, dealt: false, gpus: 4, baseline_gpus: 1 }
 }
 
+fn chosen(value: &str, beyond: Option<f64>, at_end: bool) -> Chosen {
+    Chosen { path: "cluster.codecs-per-gpu".into(), value: value.into(), beyond, at_end }
+}
+
 #[test]
 fn ends_of_axes_and_steps_are_told_where_they_matter() {
     let mut all = found();
     assert!(ends(&all).is_empty() && stepped(&all).is_none());
-    let chosen = |value: &str, beyond, at_end| Chosen {
-        path: "cluster.codecs-per-gpu".into(),
-        value: value.into(),
-        beyond,
-        at_end,
-    };
     all.rankings[0].chosen = vec![chosen("12", Some(8.0), false)];
     let said = ends(&all).join(" ");
     assert!(
@@ -371,12 +369,16 @@ fn ends_of_axes_and_steps_are_told_where_they_matter() {
     assert_eq!(stepped(&all), None, "steps that move nothing are not told");
 }
 
-#[test]
-fn the_map_is_told_as_it_is() {
-    let ruler = |name, unit| Ruler { name, unit, values: vec![0.1, 1.0] };
-    let mark = |name: &str, gain| Mark { name: name.into(), x: 0.5, y: 8192.0, gain };
-    let mut all = found();
-    let regime = |edge, marks| Regime {
+fn ruler(name: &'static str, unit: &'static str) -> Ruler {
+    Ruler { name, unit, values: vec![0.1, 1.0] }
+}
+
+fn mark(name: &str, gain: Option<f64>) -> Mark {
+    Mark { name: name.into(), x: 0.5, y: 8192.0, gain }
+}
+
+fn regime(edge: Edge, marks: Vec<Mark>) -> Regime {
+    Regime {
         x: ruler("wire speed", "Gbit/s a TFLOP/s"),
         y: ruler("batch of a rank", "tokens"),
         candidate: "line".into(),
@@ -386,7 +388,17 @@ fn the_map_is_told_as_it_is() {
         edge,
         holes: 0,
         why: None,
-    };
+    }
+}
+
+fn setting(line: &str) -> Setting {
+    let (gpu, nic, llm) = ("h100".into(), "cx7".into(), "m".into());
+    Setting { line: line.into(), gpu, nic, llm, gpus: 8, nodes: 1 }
+}
+
+#[test]
+fn the_map_is_told_as_it_is() {
+    let mut all = found();
     all.regime = Some(regime(Edge::Below(0.7), vec![mark("A", Some(1.3)), mark("B", Some(1.005))]));
     assert_eq!(
         map(&all).unwrap(),
@@ -444,37 +456,17 @@ type Unfit = fn(&mut Exploration);
 /// Rows, odds and a map under which every sentence belongs.
 fn everything() -> Exploration {
     let mut all = found();
-    let text = |text: &str| text.to_owned();
-    all.setting = Some(Setting {
-        line: text("8 × h100"),
-        gpu: text("h100"),
-        nic: text("cx7"),
-        llm: text("m"),
-        gpus: 8,
-        nodes: 1,
-    });
+    all.setting = Some(setting("8 × h100"));
     all.odds = Some(drawn(0.97, 0.62));
     all.fixed = vec![Fixed { path: "job.sequence".into(), value: 8192.0, unit: "" }];
-    let ruler = |name, unit| Ruler { name, unit, values: vec![0.1, 1.0] };
-    let mark = |name: &str| Mark { name: name.into(), x: 0.5, y: 8192.0, gain: Some(1.2) };
     all.regime = Some(Regime {
-        x: ruler("wire speed", "Gbit/s"),
-        y: ruler("batch", "tokens"),
-        candidate: "line".into(),
         gains: vec![vec![Some(1.2), None]],
-        here: mark("this cluster"),
-        marks: vec![mark("A")],
-        edge: Edge::Below(0.7),
         holes: 1,
         why: Some("too large".into()),
+        ..regime(Edge::Below(0.7), vec![mark("A", Some(1.2))])
     });
-    all.rankings[0].layout = Some(text("data 8"));
-    all.rankings[0].chosen = vec![Chosen {
-        path: "cluster.codecs-per-gpu".into(),
-        value: text("12"),
-        beyond: Some(8.0),
-        at_end: false,
-    }];
+    all.rankings[0].layout = Some("data 8".into());
+    all.rankings[0].chosen = vec![chosen("12", Some(8.0), false)];
     all.steps = Some(around(1.5, 1.6, 1.8));
     all.limits = vec![limit(None, Some((3.0, "uncompressed")))];
     all.sensitivities[1].high.best = Some("h265".into());
@@ -533,10 +525,7 @@ fn cluster_answer_odds_and_map_open_it() {
 #[test]
 fn the_first_line_is_the_cluster() {
     let mut all = found();
-    let line = "8 × h100, 8 a node".to_owned();
-    let text = |text: &str| text.to_owned();
-    all.setting =
-        Some(Setting { line, gpu: text("h100"), nic: text("cx7"), llm: text("m"), gpus: 8, nodes: 1 });
+    all.setting = Some(setting("8 × h100, 8 a node"));
     assert_eq!(answer(&all).0[0], "8 × h100, 8 a node.");
 }
 

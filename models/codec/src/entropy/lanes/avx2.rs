@@ -10,7 +10,6 @@ use crate::entropy::rans::{RawReader, RawWriter, SIGNS};
 use crate::stage::trellis::Points;
 use std::arch::x86_64::*;
 
-/// Values of a register.
 const WIDE: usize = 8;
 
 /// As [`super::signed`].
@@ -65,7 +64,6 @@ fn above(numbers: &[u32; SIGNS], limit: i32) -> u32 {
     bits
 }
 
-/// Which values have the sign bit set.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn negative(values: &[f32; SIGNS]) -> u32 {

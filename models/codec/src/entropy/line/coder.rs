@@ -35,7 +35,6 @@ pub struct Coder {
     pub limit: i32,
     /// Whether the plan has a transform, also where no whole group of columns has it.
     pub transformed: bool,
-    /// Whether any column is predicted by the row above.
     pub predicts: bool,
 }
 
@@ -106,7 +105,6 @@ impl Coder {
         &self.columns[if self.columns.len() == 1 { 0 } else { group }]
     }
 
-    /// The matrix of a group.
     pub fn synthesis(&self, group: usize) -> &Synthesis {
         &self.syntheses[if self.syntheses.len() == 1 { 0 } else { group }]
     }

@@ -7,9 +7,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod narrow;
 
-use crate::entropy::line::coder::{Coder, polynomials};
-#[cfg(target_arch = "x86_64")]
-use crate::entropy::line::emit::avx512::Emission;
+use crate::entropy::line::coder::{Coder, point, polynomials};
 use crate::entropy::line::table::{ESCAPE, MAGNITUDES, SCALE_BITS, Table};
 use crate::entropy::line::tile::{self, LEAST_STATE, Parsed, TAIL, steps, write_head, write_row_classes};
 use crate::format::line::plan::Tile;
@@ -57,12 +55,8 @@ impl Pushes {
             tables.flat_map(|table| (0..SYMBOLS).map(move |at| of(table, at, unsigned))).collect()
         };
         let by_magnitude = |of: &dyn Fn(&Table, usize) -> u16| {
-            coder
-                .plan
-                .tables
-                .iter()
-                .map(|table| std::array::from_fn(|magnitude| of(table, magnitude)))
-                .collect()
+            let tables = coder.plan.tables.iter();
+            tables.map(|table| std::array::from_fn(|magnitude| of(table, magnitude))).collect()
         };
         // The escape's own where a magnitude is none of the table's.
         let own = |table: &Table, magnitude: usize| {
@@ -80,7 +74,6 @@ impl Pushes {
     }
 }
 
-/// Appends the words of a tile.
 pub(crate) fn write_with(
     width: Width,
     coder: &Coder,
@@ -100,12 +93,16 @@ pub(crate) fn write_with(
     // Words are written from the end, and those alone are read.
     let buffer = &mut words[..most];
     let mut states = [LEAST_STATE; LANES];
+    let job = Job { coder, pushes, place, parsed };
     let mut at = if width == Width::Avx512 && Width::widest() == Width::Avx512 {
-        emit_wide(coder, pushes, place, parsed, &mut states, buffer)
+        emit_wide(job, &mut states, buffer)
     } else {
-        emit_by_compiler(width, coder, pushes, place, parsed, &mut states, buffer)
+        emit_by_compiler(width, job, &mut states, buffer)
     };
-    write_row_classes(coder, parsed, &mut states, buffer, &mut at);
+    write_row_classes(coder, parsed, &mut states, &mut |word| {
+        at -= 1;
+        buffer[at] = word;
+    });
     out.reserve(2 * LANES + buffer.len() - at);
     out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
     out.extend_from_slice(&buffer[at..]);
@@ -120,17 +117,20 @@ thread_local! {
     static PACKED: std::cell::Cell<Vec<[u32; LANES]>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
+/// A tile and what its values are pushed by.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    coder: &'a Coder,
+    pushes: &'a Pushes,
+    place: &'a Tile,
+    parsed: &'a Parsed,
+}
+
 /// Writes what stands behind the row classes with registers of sixteen lanes;
 /// where it starts.
 #[cfg(target_arch = "x86_64")]
-fn emit_wide(
-    coder: &Coder,
-    pushes: &Pushes,
-    place: &Tile,
-    parsed: &Parsed,
-    states: &mut [u32; LANES],
-    buffer: &mut [u16],
-) -> usize {
+fn emit_wide(job: Job<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
+    let Job { coder, pushes, place, parsed } = job;
     let classes = coder.step_classes(place, parsed.gain);
     let (h0, h1) = polynomials(coder.plan.log2_states);
     if !Coder::has_raw_bits(&classes, &parsed.row_classes) {
@@ -146,7 +146,6 @@ fn emit_wide(
             starts: &pushes.starts,
             h0: h0 as i16,
             h1: h1 as i16,
-            tail: TAIL,
         };
         let mut packed = PACKED.take();
         // SAFETY: the caller has seen that the processor has AVX-512.
@@ -155,7 +154,7 @@ fn emit_wide(
         PACKED.set(packed);
         return at;
     }
-    let job = Emission {
+    let job = avx512::Emission {
         cols: place.cols,
         levels: &parsed.levels,
         row_classes: &parsed.row_classes,
@@ -165,62 +164,40 @@ fn emit_wide(
         unsigned: &pushes.unsigned,
         h0,
         h1,
-        tail: TAIL,
     };
     // SAFETY: the caller has seen that the processor has AVX-512.
     #[allow(unsafe_code)]
     unsafe {
-        crate::entropy::line::emit::avx512::emit(&job, states, buffer)
+        avx512::emit(&job, states, buffer)
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn emit_wide(
-    coder: &Coder,
-    pushes: &Pushes,
-    place: &Tile,
-    parsed: &Parsed,
-    states: &mut [u32; LANES],
-    buffer: &mut [u16],
-) -> usize {
-    emit_by_compiler(Width::Scalar, coder, pushes, place, parsed, states, buffer)
+fn emit_wide(job: Job<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
+    emit_by_compiler(Width::Scalar, job, states, buffer)
 }
 
 /// As [`emit_wide`], in loops that the compiler widens.
-fn emit_by_compiler(
-    width: Width,
-    coder: &Coder,
-    pushes: &Pushes,
-    place: &Tile,
-    parsed: &Parsed,
-    states: &mut [u32; LANES],
-    buffer: &mut [u16],
-) -> usize {
-    let mut packed = Vec::with_capacity(place.values());
-    with_width(width, Pack { coder, pushes, place, parsed, packed: &mut packed, states });
-    let mut at = buffer.len();
-    with_width(width, Push { place, parsed, packed: &packed, states, buffer, at: &mut at });
-    at
+fn emit_by_compiler(width: Width, job: Job<'_>, states: &mut [u32; LANES], buffer: &mut [u16]) -> usize {
+    let packed = with_width(width, Pack { job, states });
+    with_width(width, Push { job, packed: &packed, states, buffer })
 }
 
 /// Forwards: what every value pushes, and the signs of the tail.
 struct Pack<'a> {
-    coder: &'a Coder,
-    pushes: &'a Pushes,
-    place: &'a Tile,
-    parsed: &'a Parsed,
-    packed: &'a mut Vec<u32>,
+    job: Job<'a>,
     states: &'a mut [u32; LANES],
 }
 
 impl Kernel for Pack<'_> {
-    type Output = ();
+    type Output = Vec<u32>;
 
     #[inline(always)]
-    fn run(self) {
-        let Self { coder, pushes, place, parsed, packed, states } = self;
+    fn run(self) -> Vec<u32> {
+        let Self { job: Job { coder, pushes, place, parsed }, states } = self;
+        let mut packed = Vec::with_capacity(place.values());
         let (per_row, total) = steps(place, LANES);
-        let (h0, h1) = polynomials(coder.plan.log2_states);
+        let polynomials = polynomials(coder.plan.log2_states);
         let classes = &coder.plan.classes[place.col..][..place.cols];
         let mut trellis = [0i32; LANES];
         for step in 0..total {
@@ -244,31 +221,28 @@ impl Kernel for Pack<'_> {
                 if back < TAIL && entry & ESCAPED == 0 && symbol < 0 {
                     states[lane] |= 1 << back;
                 }
-                let machine = trellis[lane];
-                let odd = level & 1;
-                trellis[lane] = (machine >> 1) ^ ((machine & 1) * h0) ^ (odd * h1);
+                trellis[lane] = point(trellis[lane], level, polynomials).1;
             }
         }
+        packed
     }
 }
 
 /// Backwards: states and words.
 struct Push<'a> {
-    place: &'a Tile,
-    parsed: &'a Parsed,
+    job: Job<'a>,
     packed: &'a [u32],
     states: &'a mut [u32; LANES],
     buffer: &'a mut [u16],
-    at: &'a mut usize,
 }
 
 impl Kernel for Push<'_> {
-    type Output = ();
+    type Output = usize;
 
     #[inline(always)]
-    fn run(self) {
-        let Self { place, parsed, packed, states, buffer, at } = self;
-        let mut position = *at;
+    fn run(self) -> usize {
+        let Self { job: Job { place, parsed, .. }, packed, states, buffer } = self;
+        let mut position = buffer.len();
         for row in (0..place.rows).rev() {
             let first = row * place.cols;
             let (whole, rest) = packed[first..][..place.cols].as_chunks::<LANES>();
@@ -289,7 +263,7 @@ impl Kernel for Push<'_> {
                 }
             }
         }
-        *at = position;
+        position
     }
 }
 

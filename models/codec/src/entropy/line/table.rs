@@ -20,7 +20,6 @@ const NEVER: u8 = 127;
 /// 2^(16 − i/8), rounded.
 const EIGHTHS: [u32; 8] = [65536, 60097, 55109, 50535, 46341, 42495, 38968, 35734];
 
-/// One context's frequencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// −8 log2 of each magnitude's probability (of one sign of it), or [`NEVER`].
@@ -109,7 +108,6 @@ impl Table {
         u32::from(self.frequencies[magnitude])
     }
 
-    /// First slot of a magnitude.
     pub fn start(&self, magnitude: usize) -> u32 {
         u32::from(self.starts[magnitude])
     }
@@ -126,7 +124,6 @@ impl Table {
         counts.iter().enumerate().map(|(m, &count)| count as f64 * self.magnitude_bits(m)).sum()
     }
 
-    /// What every slot stands for.
     pub fn slots(&self) -> Vec<Slot> {
         let mut slots = Vec::with_capacity(SCALE as usize);
         for magnitude in 0..MAGNITUDES {

@@ -23,13 +23,11 @@ pub struct Exception {
     pub bits: u32,
 }
 
-/// What a tile's words say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parsed {
     pub gain: u32,
     pub exceptions: Vec<Exception>,
     pub row_classes: Vec<i32>,
-    /// Row by row.
     pub levels: Vec<i16>,
 }
 
@@ -77,7 +75,6 @@ pub(crate) fn parse_head(words: &[u16], tile: &Tile) -> Result<(u32, Vec<Excepti
     Ok((gain, exceptions, 2 + 3 * count))
 }
 
-/// Reads a tile.
 pub fn parse(coder: &Coder, tile: &Tile, words: &[u16]) -> Result<Parsed, &'static str> {
     let lanes = coder.plan.lanes();
     let (gain, exceptions, at) = parse_head(words, tile)?;
@@ -233,7 +230,6 @@ impl Push {
     }
 }
 
-/// Writes a tile; the words are appended.
 pub fn write(coder: &Coder, tile: &Tile, parsed: &Parsed, out: &mut Vec<u16>) {
     let lanes = coder.plan.lanes();
     let (per_row, total) = steps(tile, lanes);
@@ -260,47 +256,34 @@ pub fn write(coder: &Coder, tile: &Tile, parsed: &Parsed, out: &mut Vec<u16>) {
         }
     }
     let mut backwards = Vec::with_capacity(tile.values() / 4);
-    let mut push_step = |pushes: &[Push]| {
-        for (lane, push) in pushes.iter().enumerate().rev() {
-            backwards.extend(push.push(&mut states[lane]));
-        }
-        backwards.extend(pushes.iter().rev().filter_map(|push| push.escape).map(|level| level as u16));
-    };
-    for row in symbols.chunks(tile.cols).rev() {
-        row.chunks(lanes).rev().for_each(&mut push_step);
+    let mut put = |word| backwards.push(word);
+    for step in symbols.chunks(tile.cols).rev().flat_map(|row| row.chunks(lanes).rev()) {
+        push_step(step, &mut states, &mut put);
     }
-    if let Some(table) = &coder.plan.row_table {
-        let pushes: Vec<Push> =
-            parsed.row_classes.iter().map(|&class| Push::new(table, class, 0, false)).collect();
-        pushes.chunks(lanes).rev().for_each(&mut push_step);
-    }
+    write_row_classes(coder, parsed, &mut states, &mut put);
     out.extend(states.iter().flat_map(|&state| [state as u16, (state >> 16) as u16]));
     out.extend(backwards.iter().rev());
 }
 
-/// Pushes the row classes of a tile in front of what a buffer holds from `at` on.
+/// Pushes a symbol in every lane, the last first: words that states had to give, then those of escapes.
+fn push_step(pushes: &[Push], states: &mut [u32], put: &mut impl FnMut(u16)) {
+    for (state, push) in states.iter_mut().zip(pushes).rev() {
+        push.push(state).into_iter().for_each(&mut *put);
+    }
+    pushes.iter().rev().filter_map(|push| push.escape).for_each(|level| put(level as u16));
+}
+
+/// Pushes the row classes of a tile, which stand in front of its values.
 pub(crate) fn write_row_classes(
     coder: &Coder,
     parsed: &Parsed,
     states: &mut [u32],
-    buffer: &mut [u16],
-    at: &mut usize,
+    put: &mut impl FnMut(u16),
 ) {
     let Some(table) = &coder.plan.row_table else { return };
     let pushes: Vec<Push> =
         parsed.row_classes.iter().map(|&class| Push::new(table, class, 0, false)).collect();
-    let mut put = |word: u16| {
-        *at -= 1;
-        buffer[*at] = word;
-    };
-    for step in pushes.chunks(states.len()).rev() {
-        for (lane, push) in step.iter().enumerate().rev() {
-            if let Some(word) = push.push(&mut states[lane]) {
-                put(word);
-            }
-        }
-        step.iter().rev().filter_map(|push| push.escape).for_each(|class| put(class as u16));
-    }
+    pushes.chunks(states.len()).rev().for_each(|step| push_step(step, states, put));
 }
 
 pub(crate) fn write_head(parsed: &Parsed, out: &mut Vec<u16>) {

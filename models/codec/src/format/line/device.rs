@@ -22,7 +22,6 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     fn decode(&self, stream: &[u8]) -> Result<(usize, usize, Vec<f32>), Error>;
 }
 
-/// This machine's processor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cpu;
 

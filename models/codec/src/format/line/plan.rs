@@ -13,7 +13,6 @@ use crate::format::line::error::Error;
 use crate::format::trinity::bytes::put_varint;
 use crate::stage::line::matrix::{Synthesis, signalled_synthesis};
 
-/// First bytes of every stream.
 const MAGIC: [u8; 3] = *b"TL\x01";
 /// Values of a tile at most: positions in it have sixteen bits.
 pub const MAX_TILE: usize = 1 << 16;
@@ -60,7 +59,6 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Columns of a group.
     pub fn size(&self) -> usize {
         match self {
             Self::None => 1,
@@ -73,7 +71,6 @@ impl Transform {
 /// One alternative for every stage, and all numbers a tile needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The matrix as it is given.
     pub rows: usize,
     pub cols: usize,
     /// Columns of the matrix are coded as rows.
@@ -113,7 +110,6 @@ impl Plan {
         1 << self.log2_lanes
     }
 
-    /// Tables of a pair.
     pub fn quantizers(&self) -> usize {
         if self.log2_states == 0 { 1 } else { 2 }
     }
@@ -160,7 +156,6 @@ impl Plan {
         (self.firsts.partition_point(|&first| usize::from(first) <= base) - 1, raw_bits)
     }
 
-    /// Refuses a plan with which anything is wrong.
     pub fn check(&self) -> Result<(), Error> {
         let damaged = |what| Err(Error::Damaged { what });
         let (rows, cols) = self.coded_shape();
@@ -206,7 +201,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Appends the header.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend(MAGIC);
         put_varint(bytes, self.rows as u64);
@@ -216,7 +210,6 @@ impl Plan {
         bytes.extend(out.into_bytes());
     }
 
-    /// Bytes that [`Plan::write`] writes.
     pub(crate) fn written_bytes(&self) -> usize {
         let mut sizes = MAGIC.to_vec();
         put_varint(&mut sizes, self.rows as u64);

@@ -39,7 +39,6 @@ impl Default for Settings {
 /// Least squared error at equal bits on Gaussian and Laplacian values.
 pub const LAMBDA: f32 = 0.31;
 
-/// Codes values under a plan.
 pub fn encode(plan: &Plan, values: &[f32], settings: &Settings) -> Result<Vec<u8>, Error> {
     let coder = Coder::new(plan.clone())?;
     encode_with(&coder, values, settings)
@@ -96,7 +95,7 @@ pub(crate) fn observed<T: Send>(
         let place = plan.tile(index);
         let mut own = VALUES.take();
         gather_into(plan, &place, values, &mut own);
-        let (words, parsed) = code_tile(coder, &quantizer, index, &place, &own, settings.tile_budget)?;
+        let (words, parsed) = encode_tile(coder, &quantizer, index, &place, &own, settings.tile_budget)?;
         let seen = observe(&CodedTile { coder, place: &place, values: &own, parsed: &parsed });
         VALUES.set(own);
         Ok((words, seen))
@@ -123,20 +122,8 @@ pub(crate) fn observed<T: Send>(
     Ok((bytes, seen))
 }
 
-/// The words of one tile for its values, row by row.
+/// The words of one tile for its values, row by row, and what the words stand for.
 pub fn encode_tile(
-    coder: &Coder,
-    quantizer: &Quantizer,
-    index: usize,
-    place: &Tile,
-    values: &[f32],
-    budget: Option<usize>,
-) -> Result<Vec<u16>, Error> {
-    code_tile(coder, quantizer, index, place, values, budget).map(|(words, _)| words)
-}
-
-/// As [`encode_tile`], with what the words stand for.
-fn code_tile(
     coder: &Coder,
     quantizer: &Quantizer,
     index: usize,
@@ -212,7 +199,6 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// Reads header and directory.
     pub fn open(bytes: &'a [u8]) -> Result<Self, Error> {
         let (plan, header) = Plan::read(bytes)?;
         let start = header.next_multiple_of(4);
@@ -237,7 +223,6 @@ impl<'a> Stream<'a> {
         self.words.len()
     }
 
-    /// The words of a tile.
     pub fn words(&self, index: usize) -> Vec<u16> {
         self.words[self.place(index)].as_chunks().0.iter().map(|&word| u16::from_le_bytes(word)).collect()
     }
@@ -248,7 +233,6 @@ impl<'a> Stream<'a> {
         2 * start..2 * self.ends[index] as usize
     }
 
-    /// One tile's values, row by row as coded.
     pub fn tile(&self, index: usize) -> Result<Vec<f32>, Error> {
         let place = self.plan().tile(index);
         let mut values = vec![0.0; place.values()];
@@ -299,7 +283,6 @@ impl<'a> Stream<'a> {
         plan.cols * if plan.transposed { plan.tile_cols } else { plan.tile_rows }
     }
 
-    /// Decodes a strip to where its values have room.
     pub fn strip_over(&self, strip: usize, out: &mut [f32]) -> Result<(), Error> {
         if strip >= self.strips() || out.len() != self.strip_place(strip).len() {
             return Err(Error::Mismatch { what: format!("{} values for strip {strip}", out.len()) });
@@ -307,7 +290,6 @@ impl<'a> Stream<'a> {
         self.strip_into(strip, Width::widest(), out)
     }
 
-    /// Where the values of a strip are in the matrix.
     pub fn strip_place(&self, strip: usize) -> Range<usize> {
         let start = strip * self.strip_values();
         start..(start + self.strip_values()).min(self.plan().rows * self.plan().cols)
@@ -338,7 +320,6 @@ impl<'a> Stream<'a> {
         (self.plan().rows * self.plan().cols).div_ceil(self.strip_values())
     }
 
-    /// The tiles that code a strip.
     pub fn strip_tiles(&self, strip: usize) -> impl Iterator<Item = usize> + use<> {
         let (bands, panels) = self.plan().grid();
         let (count, first, step) =

@@ -42,7 +42,6 @@ impl<'a> Values<'a> {
         self.len() == 0
     }
 
-    /// One of them.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> f32 {
         match *self {

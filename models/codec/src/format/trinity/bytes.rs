@@ -1,7 +1,6 @@
 //! Headers: fixed fields and variable-length integers, read with care.
 
 use crate::Error;
-use crate::format::trinity::plan::Tile;
 
 /// Appends an unsigned integer, seven bits per byte, least significant first.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -12,7 +11,6 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Walks over a header.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -23,14 +21,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next `N` bytes.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let (head, rest) = self.rest.split_first_chunk().ok_or(Error::Truncated { what })?;
         self.rest = rest;
         Ok(*head)
     }
 
-    /// The next `count` bytes.
     pub fn slice(&mut self, count: u64, what: &'static str) -> Result<&'a [u8], Error> {
         let count = usize::try_from(count).map_err(|_| Error::Truncated { what })?;
         let (head, rest) = self.rest.split_at_checked(count).ok_or(Error::Truncated { what })?;
@@ -39,7 +35,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Tiles, and the next bytes of each.
-    pub fn tiles(&mut self, tiles: &[Tile], lengths: &[u64]) -> Result<Vec<(Tile, &'a [u8])>, Error> {
+    pub fn tiles<T: Copy>(&mut self, tiles: &[T], lengths: &[u64]) -> Result<Vec<(T, &'a [u8])>, Error> {
         tiles.iter().zip(lengths).map(|(tile, &length)| Ok((*tile, self.slice(length, "tile")?))).collect()
     }
 
@@ -56,12 +52,10 @@ impl<'a> Reader<'a> {
         Err(Error::Damaged { what: "an integer without an end" })
     }
 
-    /// Bytes not read yet.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// All bytes not read yet.
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

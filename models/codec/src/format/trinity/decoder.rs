@@ -73,7 +73,6 @@ fn undo_change_of_basis(
     Ok(())
 }
 
-/// Decodes what follows the magic of a matrix.
 fn decode_matrix(mut reader: Reader<'_>, basis: Option<&Basis>) -> Result<Matrix, Error> {
     let size = reader.left() as u64;
     let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);

@@ -8,7 +8,7 @@
 
 use crate::Error;
 use crate::bits::Bits;
-use crate::entropy::model::{ESCAPE, Model, SYMBOLS, unzigzag, zigzag};
+use crate::entropy::model::{ESCAPE, Model, SYMBOLS};
 use crate::entropy::rans::{Decoder, LANES, RawReader, RawWriter, Recorder};
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::format::trinity::plan::{Tile, Tiling};
@@ -16,12 +16,12 @@ use crate::format::trinity::stream::{Kind, MAX_VALUES_PER_BYTE, put_magic};
 use crate::format::trinity::tiles::code::joined;
 use crate::matrix::Matrix;
 use crate::search::report::{Encoded, Report};
+use trinity_bits::golomb::{unzigzag, zigzag};
 use trinity_numeric::threads;
 
 const TILE_VALUES: usize = 1 << 20;
 /// Columns between renewals of the ranges.
 const SEGMENT: usize = 1024;
-/// Symbol of the word zero.
 const ZERO: usize = 0;
 /// Symbol of an exponent that is just as expected.
 const CENTRE: i32 = 9;
@@ -30,7 +30,6 @@ const ROW_CONTEXT: usize = 4;
 /// Exponents are expected here before any was seen.
 const FIRST_EXPONENT: i32 = 120;
 
-/// Which mantissa bits exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mantissas {
     /// Stored bits, counted from the top.
@@ -112,7 +111,7 @@ fn encode_tile(words: &[u32], stride: usize, tile: &Tile, mantissas: Mantissas) 
         let words = &words[(tile.row + row) * stride + tile.col..][..tile.cols];
         exponents.iter_mut().zip(words).for_each(|(e, w)| *e = (w >> 23) as u8);
         let offset = row_offset(&exponents, &state.means);
-        let change = zigzag(offset - state.offset);
+        let change = zigzag(offset - state.offset) as usize;
         push(&mut state.model, &mut recorder, 0, ROW_CONTEXT, change.min(ESCAPE));
         if change >= ESCAPE {
             raw.put((offset + 256) as u32, 9);
@@ -170,7 +169,8 @@ fn decode_tile(bytes: &[u8], tile: &Tile, mantissas: Mantissas) -> Result<Vec<u3
         let rows = &mut state.model.contexts[ROW_CONTEXT];
         let change = symbols.symbol(0, &rows.starts);
         rows.count(change);
-        let offset = if change == ESCAPE { raw.get(9) as i32 - 256 } else { state.offset + unzigzag(change) };
+        let offset =
+            if change == ESCAPE { raw.get(9) as i32 - 256 } else { state.offset + unzigzag(change as u32) };
         state.offset = offset.clamp(-256, 255);
         for col in 0..tile.cols {
             let (context, base) = state.expect(col);
@@ -263,7 +263,6 @@ pub fn decode_words(mut reader: Reader<'_>) -> Result<Words, Error> {
     Ok(Words { rows, cols, words: joined(&tiles, decoded.into_iter().collect::<Result<_, _>>()?) })
 }
 
-/// Encodes values exactly.
 pub fn encode(values: &[f32], rows: usize, cols: usize) -> Result<Encoded, Error> {
     let words: Vec<u32> = values.iter().map(|v| v.to_bits()).collect();
     let bytes = encode_words(&words, rows, cols)?;

@@ -13,7 +13,7 @@ use crate::bits::Bits;
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::format::trinity::plan::Tiling;
 use crate::format::trinity::stream::{Kind, put_magic};
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, largest};
 use crate::search::profile::{Paper, PaperEntropy, Profile};
 use crate::search::report::{Encoded, Report};
 
@@ -25,8 +25,7 @@ const PASSES: usize = 8;
 /// A row's scale: the top half of a single-precision number, rounded up so
 /// that the largest magnitude still fits.
 fn row_scale(row: &[f32]) -> u16 {
-    let largest = row.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-    let bits = largest.to_bits();
+    let bits = largest(row).to_bits();
     ((bits >> 16) + u32::from(bits & 0xffff != 0)).min(0x7f7f) as u16
 }
 
@@ -55,7 +54,6 @@ fn align(matrix: &Matrix, scales: &[u16], tiling: &Tiling) -> Vec<Frame> {
         .collect()
 }
 
-/// Values of samples.
 fn dealign(frames: &[Frame], scales: &[u16], tiling: &Tiling) -> Vec<f32> {
     let mut values = vec![0.0; tiling.rows * tiling.cols];
     for (tile, frame) in tiling.tiles().zip(frames) {
@@ -74,7 +72,6 @@ fn tiling(rows: usize, cols: usize) -> Tiling {
     Tiling { rows, cols, tile_rows: rows.clamp(1, PICTURE), tile_cols: cols.clamp(1, PICTURE) }
 }
 
-/// H.264 settings of a profile.
 pub fn params(paper: Paper, rate: Rate) -> Params {
     let entropy = match paper.entropy {
         PaperEntropy::Cavlc => trinity_h264::Entropy::Cavlc,
@@ -83,14 +80,12 @@ pub fn params(paper: Paper, rate: Rate) -> Params {
     Params { rate, entropy, preset: trinity_h264::Preset::Slow, ..Params::default() }
 }
 
-/// One encoding: stream bytes and reconstruction.
 struct Attempt {
     stream: Vec<u8>,
     recon: Vec<f32>,
     nmse: f64,
 }
 
-/// Encodes a matrix of finite values.
 pub fn encode(
     values: &[f32],
     rows: usize,
@@ -197,7 +192,6 @@ fn meet_error(nmse: f64, attempt: &impl Fn(Rate) -> Result<Attempt, Error>) -> R
     Ok(best)
 }
 
-/// Decodes what follows the magic.
 pub fn decode(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     let (rows, cols) = (reader.varint("rows")?, reader.varint("columns")?);
     if rows.checked_mul(2).is_none_or(|bytes| bytes > reader.left() as u64)
@@ -205,11 +199,8 @@ pub fn decode(mut reader: Reader<'_>) -> Result<Matrix, Error> {
     {
         return Err(Error::Truncated { what: "row scales" });
     }
-    let scales: Vec<u16> = reader
-        .slice(2 * rows, "row scales")?
-        .chunks_exact(2)
-        .map(|b| u16::from_le_bytes([b[0], b[1]]))
-        .collect();
+    let scales = reader.slice(2 * rows, "row scales")?.as_chunks().0.iter();
+    let scales: Vec<u16> = scales.map(|&scale| u16::from_le_bytes(scale)).collect();
     let (rows, cols) =
         (rows as usize, usize::try_from(cols).map_err(|_| Error::Truncated { what: "columns" })?);
     if rows * cols == 0 {

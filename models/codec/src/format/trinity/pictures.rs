@@ -38,7 +38,6 @@ impl Pictures {
         self.frames.iter().flat_map(|frame| &frame.planes)
     }
 
-    /// Samples of all planes.
     pub fn samples(&self) -> usize {
         self.planes().map(|plane| plane.samples.len()).sum()
     }
@@ -48,7 +47,6 @@ impl Pictures {
     }
 }
 
-/// A stream of pictures and what it decodes to.
 #[derive(Debug, Clone)]
 pub struct EncodedFrames {
     pub bytes: Vec<u8>,
@@ -58,10 +56,8 @@ pub struct EncodedFrames {
 impl EncodedFrames {
     /// Over the samples that were given: streams may show a row or column more.
     pub fn squared_error(&self, pictures: &Pictures) -> f64 {
-        let decoded = self.recon.iter().flat_map(|frame| &frame.planes);
-        let rows =
-            pictures.planes().zip(decoded).flat_map(|(a, b)| (0..a.height).map(|y| (a.row(y), b.row(y))));
-        rows.flat_map(|(a, b)| a.iter().zip(b)).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
+        let frames = pictures.frames.iter().zip(&self.recon);
+        frames.map(|(frame, recon)| trinity_bits::squared_error(frame, recon)).sum::<u64>() as f64
     }
 }
 

@@ -4,7 +4,6 @@
 //! numbers that go with it. Both sides build a tile from these two alone.
 
 use crate::Error;
-use crate::entropy::model::{unzigzag, zigzag};
 use crate::entropy::scales::WEIGHTS;
 use crate::format::trinity::bytes::{Reader, put_varint};
 use crate::stage::means::MeanOf;
@@ -13,6 +12,7 @@ use crate::stage::row_scales::RowScales;
 use crate::stage::signalled::Signalled;
 use crate::stage::transform::Transform;
 use crate::stage::trellis::{Centroids, Code};
+use trinity_bits::golomb::{unzigzag, zigzag};
 
 /// How symbols become bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,6 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Nothing is.
     pub const NONE: Self = Self { above: 0, means: MeanOf { rows: false, columns: false }, intra: false };
     /// Blocks from their decoded neighbours.
     pub const INTRA: Self = Self { intra: true, ..Self::NONE };
@@ -139,7 +138,6 @@ pub struct Scalars {
     pub centroids: Centroids,
 }
 
-/// Flags of a header.
 mod flag {
     pub const TRANSPOSED: u8 = 1;
     /// Two bits of [`super::Entropy`] above this.
@@ -176,13 +174,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Appends the header's bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         let Scalars { step, exponent, offset, centroids } = self.scalars;
         let mut flags = 0;
         flags |= if offset != 0.0 { flag::OFFSET } else { 0 };
         out.extend_from_slice(&step.to_le_bytes()[1..]);
-        put_varint(out, zigzag(exponent) as u64);
+        put_varint(out, zigzag(exponent).into());
         let Some((plan, tiling)) = &self.coded else {
             out.push(flags);
             self.scalars.write_offset(out);
@@ -247,7 +244,7 @@ impl Header {
             if flags & flag::BASIS != 0 { Some(u64::from_le_bytes(reader.array("basis")?)) } else { None };
         let mut scalars = Scalars {
             step: f32::from_le_bytes([0, low, middle, high]),
-            exponent: unzigzag(exponent as usize),
+            exponent: unzigzag(exponent as u32),
             offset,
             centroids: Centroids::default(),
         };
@@ -346,7 +343,6 @@ impl Plan {
         if self.prediction.intra { block } else { 1 << self.log2_segment }
     }
 
-    /// Refuses a plan with which anything is wrong.
     pub fn check(&self) -> Result<(), &'static str> {
         if Code::new(self.log2_states).is_none() {
             return Err("no trellis has that many states");
@@ -390,7 +386,6 @@ impl Plan {
 }
 
 impl Scalars {
-    /// Appends the offset, if there is one.
     fn write_offset(&self, out: &mut Vec<u8>) {
         if self.offset != 0.0 {
             out.extend_from_slice(&self.offset.to_le_bytes());
@@ -412,7 +407,6 @@ pub struct Tiling {
     pub tile_cols: usize,
 }
 
-/// One tile's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     pub row: usize,
@@ -436,12 +430,10 @@ impl Tiling {
         Self { rows, cols, tile_rows: tile_rows.max(1), tile_cols: tile_cols.max(1) }
     }
 
-    /// Whether one tile holds it all.
     pub fn is_single(&self) -> bool {
         self.tile_rows >= self.rows && self.tile_cols >= self.cols
     }
 
-    /// Row by row of tiles.
     pub fn tiles(self) -> impl Iterator<Item = Tile> {
         (0..self.rows).step_by(self.tile_rows).flat_map(move |row| {
             (0..self.cols).step_by(self.tile_cols).map(move |col| Tile {
@@ -463,7 +455,6 @@ impl Tiling {
         }
     }
 
-    /// Appends the tile sizes.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_varint(out, self.tile_rows as u64);
         put_varint(out, self.tile_cols as u64);

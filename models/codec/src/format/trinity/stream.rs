@@ -14,7 +14,6 @@ pub const MAGIC: [u8; 2] = *b"TC";
 /// The version that this code writes and reads.
 const VERSION: u8 = 2;
 
-/// What follows the magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -30,7 +29,6 @@ pub enum Kind {
     CheckedPicture = 4,
 }
 
-/// Appends the magic and the kind.
 pub fn put_magic(out: &mut Vec<u8>, kind: Kind) {
     out.extend_from_slice(&MAGIC);
     out.push(VERSION << 4 | kind as u8);
@@ -39,7 +37,6 @@ pub fn put_magic(out: &mut Vec<u8>, kind: Kind) {
 /// Bytes of magic and kind.
 pub const HEAD: usize = 3;
 
-/// Checks the magic and returns the kind.
 pub fn read_magic(reader: &mut Reader<'_>) -> Result<Kind, Error> {
     let [t, c, version] = reader.array("magic")?;
     if [t, c] != MAGIC {

@@ -166,7 +166,6 @@ struct Sample {
     bands: Vec<Vec<f32>>,
     /// Values that were asked for.
     most: usize,
-    /// Means of columns.
     means: Vec<f64>,
 }
 
@@ -255,8 +254,7 @@ impl Sample {
     /// an octave finer, as the one that meets a target may be.
     fn nears_exceptions(&self) -> bool {
         let near = |row: &[f32]| row.iter().filter(|value| value.abs() >= THRESHOLDS.line.near_steps).count();
-        let values: usize = self.bands.iter().map(Vec::len).sum();
-        self.rows().map(near).sum::<usize>() * THRESHOLDS.line.few_exceptions > values
+        self.rows().map(near).sum::<usize>() * THRESHOLDS.line.few_exceptions > self.values()
     }
 
     /// Whether neighbours along rows are alike enough for cosines to gather them.
@@ -329,9 +327,7 @@ impl Sample {
         options: &Options,
         transform: Transform,
     ) -> Vec<(f64, Plan)> {
-        let geometry = Geometry::new(self.all_rows, self.cols, options.tile_values);
-        let geometry = if options.fixed.gates { geometry.of_gates(self.all_rows) } else { geometry };
-        let Geometry { log2_lanes, tile_rows, tile_cols } = geometry;
+        let (log2_lanes, tile_rows, tile_cols) = geometry(self.all_rows, self.cols, options);
         let bare = Plan {
             rows,
             cols,
@@ -516,7 +512,6 @@ fn tried(groups: usize) -> [usize; 3] {
 struct Sums {
     energy: Vec<f64>,
     product: Vec<f64>,
-    /// Rows.
     count: f64,
 }
 
@@ -633,34 +628,24 @@ fn path_bits(plan: &Plan) -> f64 {
     if predicts && plan.log2_states > 0 { END / steps as f64 } else { 0.0 }
 }
 
-/// Lanes and tiles for a shape.
-struct Geometry {
-    log2_lanes: u32,
-    tile_rows: usize,
-    tile_cols: usize,
-}
-
-impl Geometry {
+/// The logarithm of lanes, and rows and columns of a tile.
+fn geometry(rows: usize, cols: usize, options: &Options) -> (u32, usize, usize) {
     /// Values of a lane for which its state is worth its bits.
     const LANE_VALUES: usize = 256;
     const PANEL: usize = 512;
-
-    fn new(rows: usize, cols: usize, tile_values: usize) -> Self {
-        let lanes = (rows.saturating_mul(cols) / Self::LANE_VALUES).clamp(1, 32);
-        let panels = cols.div_ceil(Self::PANEL);
-        let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
-        let bands = rows.div_ceil((tile_values.min(MAX_TILE) / tile_cols).max(1));
-        Self { log2_lanes: lanes.ilog2(), tile_rows: rows.div_ceil(bands), tile_cols }
+    /// Steps and rows that survivors and row classes have room for in gates.
+    const STEPS: usize = 512;
+    const ROWS: usize = 1024;
+    let lanes = (rows.saturating_mul(cols) / LANE_VALUES).clamp(1, 32);
+    let panels = cols.div_ceil(PANEL);
+    let tile_cols = if panels == 1 { cols } else { cols.div_ceil(panels).next_multiple_of(64) };
+    let bands = rows.div_ceil((options.tile_values.min(MAX_TILE) / tile_cols).max(1));
+    let tile_rows = rows.div_ceil(bands);
+    if !options.fixed.gates {
+        return (lanes.ilog2(), tile_rows, tile_cols);
     }
-
-    /// All lanes, and tiles of at most so many steps and rows as survivors and row
-    /// classes have room for in gates.
-    fn of_gates(self, rows: usize) -> Self {
-        const STEPS: usize = 512;
-        const ROWS: usize = 1024;
-        let most = (STEPS / self.tile_cols.div_ceil(32)).clamp(1, ROWS).min(self.tile_rows);
-        Self { log2_lanes: 5, tile_rows: rows.div_ceil(rows.div_ceil(most)), ..self }
-    }
+    let most = (STEPS / tile_cols.div_ceil(32)).clamp(1, ROWS).min(tile_rows);
+    (5, rows.div_ceil(rows.div_ceil(most)), tile_cols)
 }
 
 #[cfg(test)]
@@ -669,11 +654,9 @@ mod tests {
     use crate::search::line::options::Fixed;
     use trinity_numeric::random::Lcg;
 
-    /// About Gaussian.
     fn noise(count: usize) -> Vec<f32> {
         let mut lcg = Lcg(3);
-        let mut uniform = move || lcg.uniform() - 0.5;
-        (0..count).map(|_| (0..12).map(|_| uniform()).sum()).collect()
+        (0..count).map(|_| lcg.gaussian()).collect()
     }
 
     #[test]

@@ -61,17 +61,14 @@ impl Look {
     }
 }
 
-/// A plan and what it takes.
 #[derive(Debug, Clone)]
 pub(crate) struct Fitted {
     pub plan: Plan,
     pub bits_per_value: f64,
-    /// Mean squared error.
     pub error: f64,
 }
 
 impl Fitted {
-    /// What it takes at equal error.
     pub(crate) fn score(&self) -> f64 {
         gap(self.bits_per_value, self.error)
     }

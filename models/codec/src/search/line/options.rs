@@ -15,15 +15,12 @@ pub enum Effort {
     Best,
 }
 
-/// Kinds of transforms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     None,
     Hadamard,
     Dct,
-    /// Signalled matrices of 32 columns.
     Signalled32,
-    /// Signalled matrices of 64 columns.
     Signalled64,
 }
 
@@ -56,13 +53,11 @@ impl Fixed {
         Self { transform: Some(family), transposed: Some(plan.transposed), ..self }
     }
 
-    /// How values become coefficients.
     pub fn analysis(&self) -> Analysis {
         if self.gates { Analysis::Whole } else { Analysis::Single }
     }
 }
 
-/// What a plan may choose from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub effort: Effort,
@@ -75,7 +70,6 @@ pub struct Options {
     /// Values of a tile, about: fewer code a small tensor sooner on a GPU, and
     /// cost bits (`TILE_VALUES / 4`: some 0.05 bit per value).
     pub tile_values: usize,
-    /// What is not chosen.
     pub fixed: Fixed,
     /// What leaves plans out before they are quantized.
     pub rules: Rules,

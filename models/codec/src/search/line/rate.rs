@@ -92,7 +92,6 @@ type Coding<'a, T> = dyn Fn(&Plan, &Settings) -> Result<(Vec<u8>, T), Error> + '
 /// Gives the values of a stream.
 type Decoding<'a> = dyn Fn(&[u8]) -> Result<Vec<f32>, Error> + 'a;
 
-/// The search, whoever codes.
 fn encode_by<T>(
     coding: &Coding<'_, T>,
     decoding: &Decoding<'_>,
@@ -196,7 +195,6 @@ impl Slope {
     }
 }
 
-/// What the search for a step needs to know.
 struct Search<'a> {
     values: Values<'a>,
     options: &'a Options,

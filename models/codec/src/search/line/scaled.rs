@@ -15,7 +15,6 @@ use trinity_bits::Rate;
 /// What both sides know of values' scales.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale<'a> {
-    /// One for each row.
     Rows(&'a [f32]),
     /// One for each value, row by row.
     Values(&'a [f32]),
@@ -33,28 +32,21 @@ impl Scale<'_> {
             let what = format!("{} scales for {expected} {what}", given.len());
             return Err(Error::Mismatch { what });
         }
-        match given.iter().position(|scale| !scale.is_normal() || *scale < 0.0) {
-            Some(at) => {
-                Err(Error::Mismatch { what: format!("scale {at} is {}: no positive number", given[at]) })
-            }
-            None => Ok(()),
-        }
+        let bad = given.iter().position(|scale| !scale.is_normal() || *scale < 0.0);
+        bad.map_or(Ok(()), |at| {
+            Err(Error::Mismatch { what: format!("scale {at} is {}: no positive number", given[at]) })
+        })
     }
 
     /// Does `work` on every finite value with its scale; others stay as they are.
     fn apply(&self, values: &mut [f32], cols: usize, work: impl Fn(f32, f32) -> f32) {
-        let scaled = |value: f32, scale: f32| {
-            if value.is_finite() { work(value, scale) } else { value }
+        let (scales, each) = match self {
+            Self::Rows(scales) => (scales, cols),
+            Self::Values(scales) => (scales, 1),
         };
-        match self {
-            Self::Rows(scales) => {
-                for (row, &scale) in values.chunks_exact_mut(cols).zip(*scales) {
-                    row.iter_mut().for_each(|value| *value = scaled(*value, scale));
-                }
-            }
-            Self::Values(scales) => {
-                values.iter_mut().zip(*scales).for_each(|(value, &scale)| *value = scaled(*value, scale));
-            }
+        for (values, &scale) in values.chunks_mut(each).zip(*scales) {
+            let finite = values.iter_mut().filter(|value| value.is_finite());
+            finite.for_each(|value| *value = work(*value, scale));
         }
     }
 }
@@ -128,10 +120,11 @@ mod tests {
 
     #[test]
     fn a_map_that_does_not_suit_is_refused() {
-        let (values, shape) = (vec![1.0; 12], (3, 4));
-        let code = |scale: Scale<'_>| {
-            encode_scaled(&values, shape, scale, Rate::Step(0.1), &Options::default(), &Settings::default())
+        let code_all = |value: f32, scale: Scale<'_>| {
+            let (target, options, settings) = (Rate::Step(0.1), Options::default(), Settings::default());
+            encode_scaled(&[value; 12], (3, 4), scale, target, &options, &settings)
         };
+        let code = |scale: Scale<'_>| code_all(1.0, scale);
         assert!(code(Scale::Rows(&[1.0; 3])).is_ok());
         for bad in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-42] {
             assert!(code(Scale::Rows(&[1.0, bad, 1.0])).is_err(), "{bad}");
@@ -140,15 +133,7 @@ mod tests {
         assert!(code(Scale::Values(&[1.0; 3])).is_err());
         let bytes = code(Scale::Values(&[2.0; 12])).unwrap();
         assert!(decode_scaled(&bytes, Scale::Rows(&[1.0; 2])).is_err());
-        let tiny = [1e-37; 12];
-        let large = encode_scaled(
-            &[1e30; 12],
-            shape,
-            Scale::Values(&tiny),
-            Rate::Step(0.1),
-            &Options::default(),
-            &Settings::default(),
-        );
+        let large = code_all(1e30, Scale::Values(&[1e-37; 12]));
         assert!(large.unwrap_err().to_string().contains("beyond"));
     }
 }

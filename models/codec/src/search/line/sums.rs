@@ -55,7 +55,6 @@ impl Kernel for InSteps<'_> {
     }
 }
 
-/// Means of columns.
 pub(super) struct Means<'a> {
     pub bands: &'a [Vec<f32>],
     pub cols: usize,

@@ -33,7 +33,6 @@ impl Synthesis {
         Self { size, entries: (0..size * size).map(|at| entry(at / size, at % size)).collect() }
     }
 
-    /// DCT-II.
     pub fn dct(size: usize) -> Self {
         let n = size as f64;
         let entry = |i: usize, j: usize| {

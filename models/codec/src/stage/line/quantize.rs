@@ -410,7 +410,6 @@ fn search(
     }
 }
 
-/// Survivors of one lane.
 #[derive(Debug, Default)]
 struct Path {
     costs: Vec<i32>,
@@ -428,7 +427,6 @@ impl Path {
         self.chosen.clear();
     }
 
-    /// Extends all survivors by one value.
     fn step(&mut self, log2_states: u32, start: u8, target: i32, costs: &[[i32; MAGNITUDES]], raw_bits: u32) {
         let count = 1usize << log2_states;
         if self.costs.is_empty() {

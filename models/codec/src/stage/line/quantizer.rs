@@ -45,7 +45,6 @@ pub struct Quantizer {
     pub(crate) weights: Vec<u32>,
     /// How symbols are pushed in wide registers.
     pub(crate) pushes: Pushes,
-    /// Registers to use.
     pub width: Width,
 }
 
@@ -72,7 +71,6 @@ impl Quantizer {
         })
     }
 
-    /// The same with that analysis.
     pub fn with_analysis(self, coder: &Coder, analysis: Analysis) -> Option<Self> {
         let whole = match analysis {
             Analysis::Single => Vec::new(),

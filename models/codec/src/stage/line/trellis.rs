@@ -70,7 +70,6 @@ impl Scratch {
     }
 }
 
-/// A segment of rows to search.
 #[derive(Debug)]
 pub(crate) struct Segment<'a> {
     pub coder: &'a Coder,

@@ -6,6 +6,8 @@
 //! the usual sum of absolute differences, which counts one large coefficient
 //! like many small ones.
 
+use trinity_numeric::simd::{Kernel, widest};
+
 /// Eight values of one position.
 pub type Lanes = [f32; 8];
 
@@ -96,7 +98,7 @@ impl TransformedMb {
                 half[y % 4 * 4 + x % 4][above + x / 4] = f32::from(sample);
             }
         }
-        halves.iter_mut().for_each(transform_4x4);
+        halves.iter_mut().for_each(|half| widest(Transform(half)));
         Self { halves }
     }
 
@@ -139,7 +141,7 @@ impl TransformedMb {
     pub fn estimate(&self, prediction: &Self, step: f32) -> f32 {
         let mut sum = 0.0;
         for (own, other) in self.halves.iter().zip(&prediction.halves) {
-            sum += difference_4x4(own, other, 0.25 / step).iter().sum::<f32>();
+            sum += widest(Difference(own, other, 0.25 / step)).iter().sum::<f32>();
         }
         sum
     }
@@ -151,60 +153,51 @@ fn hadamard_4([a, b, c, d]: [f32; 4]) -> [f32; 4] {
     [s + t, s - t, u + v, u - v]
 }
 
-fn transform_4x4(values: &mut [Lanes; 16]) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        #[allow(unsafe_code)]
-        return unsafe { avx2::transform_4x4(values) };
+/// Transforms in the widest registers.
+struct Transform<'a>(&'a mut [Lanes; 16]);
+
+impl Kernel for Transform<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        transform_lanes::<4, 16>(self.0);
     }
-    transform_lanes::<4, 16>(values);
 }
 
-/// The estimate for one set of coefficients less another.
-fn difference_4x4(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        #[allow(unsafe_code)]
-        return unsafe { avx2::difference_4x4(own, other, scale) };
-    }
-    sum_difference(own, other, scale)
-}
+/// The estimate for one set of coefficients less another, in the widest registers.
+struct Difference<'a>(&'a [Lanes; 16], &'a [Lanes; 16], f32);
 
-#[inline(always)]
-fn sum_difference(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
-    let mut difference = *own;
-    for (own, other) in difference.iter_mut().zip(other) {
-        for lane in 0..8 {
-            own[lane] -= other[lane];
+impl Kernel for Difference<'_> {
+    type Output = [f32; 8];
+
+    #[inline(always)]
+    fn run(self) -> [f32; 8] {
+        let mut difference = *self.0;
+        for (own, other) in difference.iter_mut().zip(self.1) {
+            for lane in 0..8 {
+                own[lane] -= other[lane];
+            }
         }
+        sum_lanes(&difference, self.2)
     }
-    sum_lanes(&difference, scale)
 }
 
-/// The estimate for eight 4×4 residuals, which it leaves transformed.
-pub fn estimate_4x4(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
-    let scale = 0.25 / step;
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        #[allow(unsafe_code)]
-        return unsafe { avx2::estimate_4x4(residuals, scale) };
+/// [`estimate_lanes`] in the widest registers.
+struct Estimate<'a, const N: usize, const LEN: usize>(&'a mut [Lanes; LEN], f32);
+
+impl<const N: usize, const LEN: usize> Kernel for Estimate<'_, N, LEN> {
+    type Output = [f32; 8];
+
+    #[inline(always)]
+    fn run(self) -> [f32; 8] {
+        estimate_lanes::<N, LEN>(self.0, self.1)
     }
-    estimate_lanes::<4, 16>(residuals, scale)
 }
 
-/// Estimates of eight blocks of 8×8.
-pub fn estimate_8x8(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
-    let scale = 0.125 / step;
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        #[allow(unsafe_code)]
-        return unsafe { avx2::estimate_8x8(residuals, scale) };
-    }
-    estimate_lanes::<8, 64>(residuals, scale)
+/// The estimate for eight N×N residuals, which it leaves transformed.
+pub fn estimate<const N: usize, const LEN: usize>(residuals: &mut [Lanes; LEN], step: f32) -> [f32; 8] {
+    widest(Estimate::<N, LEN>(residuals, 1.0 / N as f32 / step))
 }
 
 /// The estimate for one block given its transformed coefficients.
@@ -222,32 +215,6 @@ pub fn estimate_one<const N: usize, const LEN: usize>(coefficient: impl Fn(usize
     bits
 }
 
-/// The code above, compiled for wider registers.
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::{Lanes, estimate_lanes, sum_difference, transform_lanes};
-
-    #[target_feature(enable = "avx2")]
-    pub fn transform_4x4(values: &mut [Lanes; 16]) {
-        transform_lanes::<4, 16>(values);
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub fn difference_4x4(own: &[Lanes; 16], other: &[Lanes; 16], scale: f32) -> [f32; 8] {
-        sum_difference(own, other, scale)
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub fn estimate_4x4(residuals: &mut [Lanes; 16], scale: f32) -> [f32; 8] {
-        estimate_lanes::<4, 16>(residuals, scale)
-    }
-
-    #[target_feature(enable = "avx2")]
-    pub fn estimate_8x8(residuals: &mut [Lanes; 64], scale: f32) -> [f32; 8] {
-        estimate_lanes::<8, 64>(residuals, scale)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,8 +227,8 @@ mod tests {
 
     #[test]
     fn both_builds_agree_to_the_last_bit() {
-        assert_eq!(estimate_4x4(&mut sample(), 2.0), estimate_lanes::<4, 16>(&mut sample(), 0.125));
-        assert_eq!(estimate_8x8(&mut sample(), 2.0), estimate_lanes::<8, 64>(&mut sample(), 0.0625));
+        assert_eq!(estimate::<4, 16>(&mut sample(), 2.0), estimate_lanes::<4, 16>(&mut sample(), 0.125));
+        assert_eq!(estimate::<8, 64>(&mut sample(), 2.0), estimate_lanes::<8, 64>(&mut sample(), 0.0625));
     }
 
     #[test]
@@ -282,7 +249,7 @@ mod tests {
                         f32::from(source[16 * y + x]) - f32::from(flat(mode, 16 * y + x))
                     })
                 });
-                expected += estimate_4x4(&mut lanes, 3.0).iter().sum::<f32>();
+                expected += estimate::<4, 16>(&mut lanes, 3.0).iter().sum::<f32>();
             }
             assert_eq!(TransformedMb::new(&source).estimate(quick, 3.0), expected, "mode {mode}");
         }
@@ -300,7 +267,7 @@ mod tests {
                 (1.0 + value.abs() / 4.0 / 2.0).log2()
             })
             .sum();
-        let estimate = f64::from(estimate_4x4(&mut lanes.clone(), 2.0)[3]);
+        let estimate = f64::from(estimate::<4, 16>(&mut lanes.clone(), 2.0)[3]);
         // The straight-line logarithm is at most 0.09 low, once for every four coefficients.
         assert!(estimate <= exact + 1e-3 && estimate >= exact - 4.0 * 0.09, "{estimate} {exact}");
     }

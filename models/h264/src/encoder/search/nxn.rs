@@ -5,7 +5,7 @@ use super::{Job, Prices, Ranking, Search, Trial};
 use crate::blocks::{BlockSize, Eight, Four};
 use crate::encoder::quantize::Quantizer;
 use crate::encoder::residual::{difference_along, put_source, residual_nxn, source_block};
-use crate::encoder::search::estimate::{Lanes, estimate_4x4, estimate_8x8, estimate_one};
+use crate::encoder::search::estimate::{estimate, estimate_one};
 use crate::encoder::syntax::rem_mode;
 use crate::entropy::writer::SyntaxCounter;
 use crate::intra::{Edge, mode};
@@ -16,16 +16,11 @@ use crate::picture::Window;
 pub trait SearchSize<const N: usize, const LEN: usize>: BlockSize<N, LEN> {
     /// Its place among the kinds of [`Prices::block`].
     const COSTS: usize;
-    fn estimate(residuals: &mut [Lanes; LEN], step: f32) -> [f32; 8];
     fn per_level(quantizer: &Quantizer) -> &[f32; LEN];
 }
 
 impl SearchSize<4, 16> for Four {
     const COSTS: usize = 0;
-
-    fn estimate(residuals: &mut [Lanes; 16], step: f32) -> [f32; 8] {
-        estimate_4x4(residuals, step)
-    }
 
     fn per_level(quantizer: &Quantizer) -> &[f32; 16] {
         &quantizer.per_level_4x4
@@ -35,14 +30,14 @@ impl SearchSize<4, 16> for Four {
 impl SearchSize<8, 64> for Eight {
     const COSTS: usize = 1;
 
-    fn estimate(residuals: &mut [Lanes; 64], step: f32) -> [f32; 8] {
-        estimate_8x8(residuals, step)
-    }
-
     fn per_level(quantizer: &Quantizer) -> &[f32; 64] {
         &quantizer.per_level_8x8
     }
 }
+
+/// How many bits a row of a block a candidate may be estimated above the
+/// best one and still be weighed.
+const SLACK: f32 = 1.0;
 
 /// The modes that share one pass of eight lanes; DC has its own shortcut.
 const LANE_MODES: [u8; 8] = [0, 1, 3, 4, 5, 6, 7, 8];
@@ -133,7 +128,7 @@ impl Search<'_> {
                     lanes[k][lane] = (source[k] - i32::from(prediction[k / N][k % N])) as f32;
                 }
             }
-            for (bits_of_mode, &mode) in B::estimate(&mut lanes, step).iter().zip(&LANE_MODES) {
+            for (bits_of_mode, &mode) in estimate::<N, LEN>(&mut lanes, step).iter().zip(&LANE_MODES) {
                 bits[usize::from(mode)] += *bits_of_mode;
             }
             let prediction = &mut predictions[usize::from(mode::DC)];
@@ -169,7 +164,7 @@ impl Search<'_> {
         candidates: &Candidates<N, LEN, P>,
     ) -> CodedBlock<LEN, P> {
         let mut best = None::<CodedBlock<LEN, P>>;
-        for &(estimate, mode) in ranking.best(self.effort.candidates, self.effort.slack * N as f32) {
+        for &(estimate, mode) in ranking.best(self.effort.candidates, SLACK * N as f32) {
             let mut coded = CodedBlock { mode, levels: [[0; LEN]; P], cost: estimate };
             let mut cost = prices.mode(rem_mode(n, B::CELLS * x, B::CELLS * y, mode));
             for c in 0..P {

@@ -1,9 +1,10 @@
 //! Predictions of the whole macroblock: Intra 16×16, and chroma of 4:2:0.
 
 use super::{Job, Prices, Pricing, Ranking, Search, Trial};
-use crate::encoder::quantize::{BlockCosts, dead_zone};
+use crate::blocks::{BlockSize, Four};
+use crate::encoder::quantize::{BlockCosts, Quantizer, dead_zone};
 use crate::encoder::residual::{chroma_block, cut_4x4, difference_along, residual_mb};
-use crate::encoder::search::estimate::{TransformedMb, estimate_4x4};
+use crate::encoder::search::estimate::{TransformedMb, estimate};
 use crate::entropy::BlockKind;
 use crate::entropy::cavlc::coeff_token_table;
 use crate::entropy::writer::SyntaxCounter;
@@ -82,29 +83,15 @@ impl Search<'_> {
             for block in 0..16 {
                 let (x, y) = (BLOCK_X[block], BLOCK_Y[block]);
                 let own = cut_4x4(&residual, x, y);
-                let out = &mut mb.levels.blocks[c][16 * block..16 * block + 16];
-                if self.lossless {
-                    out.copy_from_slice(&own);
-                    dc[4 * y + x] = own[0];
-                } else {
-                    let coefficients = forward_4x4(&own);
-                    dc[4 * y + x] = coefficients[0];
-                    let mut reals = [0f32; 15];
-                    for k in 1..16 {
-                        reals[k - 1] =
-                            coefficients[usize::from(ZIGZAG_4X4[k])] as f32 * quantizer.per_level_4x4[k];
-                    }
-                    let at = cache_at(x, y);
-                    // Most blocks around have levels, and so CABAC's flag its commonest context.
-                    let (left, above) = if self.cabac { (1, 1) } else { (cache[at - 1], cache[at - 8]) };
-                    let pricing = prices.block(c, 2, left, above);
-                    quarters[block / 4] +=
-                        square * self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4[1..], out);
-                }
-                out[0] = 0;
-                let total = out.iter().filter(|&&level| level != 0).count();
-                cache[cache_at(x, y)] = total as u8;
-                if total > 0 {
+                let at = cache_at(x, y);
+                // Most blocks around have levels, and so CABAC's flag its commonest context.
+                let (left, above) = if self.cabac { (1, 1) } else { (cache[at - 1], cache[at - 8]) };
+                let pricing = prices.block(c, 2, left, above);
+                let out = Four::room(&mut mb.levels.blocks[c], block);
+                let cost;
+                (dc[4 * y + x], cost, cache[at]) = self.code_ac(&own, pricing, quantizer, out);
+                quarters[block / 4] += square * cost;
+                if cache[at] > 0 {
                     mb.levels.coded[c] |= 1 << block;
                     mb.cbp |= 15;
                 }
@@ -128,6 +115,31 @@ impl Search<'_> {
         trial.quarters = quarters;
         self.settle(job, prices, &mut trial);
         trial
+    }
+
+    /// Levels of a 4×4 block whose DC goes another way: that DC, what they cost in
+    /// squared steps, and how many they are.
+    #[inline(always)]
+    fn code_ac(
+        &self,
+        own: &[i32; 16],
+        pricing: Pricing,
+        quantizer: &Quantizer,
+        out: &mut [i32; 16],
+    ) -> (i32, f32, u8) {
+        let (mut dc, mut cost) = (own[0], 0.0);
+        if self.lossless {
+            *out = *own;
+        } else {
+            let coefficients = forward_4x4(own);
+            dc = coefficients[0];
+            let reals: [f32; 15] = std::array::from_fn(|k| {
+                coefficients[usize::from(ZIGZAG_4X4[k + 1])] as f32 * quantizer.per_level_4x4[k + 1]
+            });
+            cost = self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4[1..], out);
+        }
+        out[0] = 0;
+        (dc, cost, out.iter().filter(|&&level| level != 0).count() as u8)
     }
 
     /// The samples of a 16×16 trial, which nothing needs before it wins or is counted.
@@ -169,7 +181,8 @@ impl Search<'_> {
                 }
             }
             let price = if mode == mode::CHROMA_DC { 0.0 } else { 2.0 };
-            ranking.add(estimate_4x4(&mut lanes, job.quantizers[1].step).iter().sum::<f32>() + price, mode);
+            let bits: f32 = estimate::<4, 16>(&mut lanes, job.quantizers[1].step).iter().sum();
+            ranking.add(bits + price, mode);
         }
         mb.chroma_mode = ranking.best(1, 0.0)[0].1;
         for c in 1..3 {
@@ -212,27 +225,14 @@ impl Search<'_> {
         for block in 0..4 {
             let (x, y) = (block % 2, block / 2);
             let own: [i32; 16] = std::array::from_fn(|k| whole[(4 * y + k / 4) * 8 + 4 * x + k % 4]);
-            let out = &mut mb.levels.blocks[c][16 * block..16 * block + 16];
-            if self.lossless {
-                out.copy_from_slice(&own);
-                dc[block] = own[0];
-            } else {
-                let coefficients = forward_4x4(&own);
-                dc[block] = coefficients[0];
-                let reals: [f32; 15] = std::array::from_fn(|k| {
-                    coefficients[usize::from(ZIGZAG_4X4[k + 1])] as f32 * quantizer.per_level_4x4[k + 1]
-                });
-                let at = cache_at(x, y);
-                let pricing = match &costs {
-                    Some(costs) => Pricing::Cabac { costs, increment: 0 },
-                    None => Pricing::Cavlc { table: coeff_token_table(cache[at - 1], cache[at - 8]) },
-                };
-                self.levels(&reals, pricing, quantizer, &ZIGZAG_4X4[1..], out);
-            }
-            out[0] = 0;
-            let total = out.iter().filter(|&&level| level != 0).count();
-            cache[cache_at(x, y)] = total as u8;
-            if total > 0 {
+            let at = cache_at(x, y);
+            let pricing = match &costs {
+                Some(costs) => Pricing::Cabac { costs, increment: 0 },
+                None => Pricing::Cavlc { table: coeff_token_table(cache[at - 1], cache[at - 8]) },
+            };
+            let out = Four::room(&mut mb.levels.blocks[c], block);
+            (dc[block], _, cache[at]) = self.code_ac(&own, pricing, quantizer, out);
+            if cache[at] > 0 {
                 mb.levels.coded[c] |= 1 << block;
                 mb.cbp = mb.cbp & 0x0f | 0x20;
             }

@@ -5,7 +5,7 @@
 //! QP, depth and block size. The result is only a choice of levels; what they
 //! really cost is counted afterwards by [`crate::entropy::residual`].
 
-use crate::encoder::quantize::trellis::{self, Paths, Prices, SubBlock};
+use crate::encoder::quantize::trellis::{self, BASE, NO_FLAGS, Paths, Prices, SubBlock, hides_sign};
 use crate::encoder::tuned::HIDDEN_SIGN;
 use crate::entropy::contexts::Contexts;
 use crate::entropy::residual::{
@@ -49,11 +49,6 @@ struct Pricing<'a> {
 /// Bits of sign and greater-than flags of a level, by [`Running::flags`] and
 /// by whether it is one, two or more.
 type FlagBits = [[u32; 4]; 8];
-
-/// Index of the bits of a level that has no greater-than flags.
-const NO_FLAGS: usize = 4;
-/// The smallest level with coeff_abs_level_remaining, by [`Running::flags`].
-const BASE: [u32; 8] = [2, 3, 3, 3, 1, 1, 1, 1];
 
 /// Where the greater-than flags and the Rice parameter stand before a level.
 #[derive(Debug, Clone, Copy)]
@@ -394,10 +389,7 @@ fn choose(
             }
         }
         // A hidden sign saves a bit and now and then costs some error.
-        if hides
-            && significant >> 4 > 0
-            && 31 - significant.leading_zeros() - significant.trailing_zeros() > 3
-        {
+        if hides && hides_sign(significant) {
             coded_cost -= HIDDEN_SIGN.get() as f32 * bit;
         }
         let mut keep = running.count > 0;

@@ -118,9 +118,9 @@ impl Coder {
 }
 
 /// Index of the prices of a level that has no greater-than flags.
-const NO_FLAGS: usize = 4;
-/// The smallest level with coeff_abs_level_remaining, by [`Coder::flags`].
-const BASE: [u32; 8] = [2, 3, 3, 3, 1, 1, 1, 1];
+pub const NO_FLAGS: usize = 4;
+/// The smallest level with coeff_abs_level_remaining, by which flags a level gets.
+pub const BASE: [u32; 8] = [2, 3, 3, 3, 1, 1, 1, 1];
 
 /// Sign and greater-than flags of a level, by [`Coder::flags`] and by whether
 /// it is one, two or more.
@@ -196,7 +196,7 @@ impl Path {
 }
 
 /// Whether levels at these positions leave a sign to their parity.
-fn hides_sign(significant: u32) -> bool {
+pub fn hides_sign(significant: u32) -> bool {
     significant != 0 && 31 - significant.leading_zeros() - significant.trailing_zeros() > 3
 }
 

@@ -4,8 +4,8 @@
 use crate::encoder::headers::Sequence;
 use crate::encoder::quantize::dead_zone::Proxy;
 use crate::encoder::quantize::rdoq::{self, Care, Quantization};
+use crate::encoder::search::Search;
 use crate::encoder::search::estimate::{self, Estimate};
-use crate::encoder::search::{Buffers, Search};
 use crate::encoder::tree::{LOG2_CTB, z_order};
 use crate::entropy::residual::{self, Shape};
 use crate::entropy::scan::Scan;
@@ -14,6 +14,10 @@ use crate::quant::{FLAT, Quantizer};
 use crate::transform::{self, Kernel, Precision};
 use trinity_bits::Chroma;
 use trinity_bits::cabac::{BitCounter, ONE_BIT};
+
+/// How unsure an estimate of the bits must be, relative to them, for a block to
+/// be tried both with and without its transform.
+const SKIP_MARGIN: f32 = 0.02;
 
 /// A coded block, as one candidate.
 #[derive(Debug, Clone, Copy)]
@@ -44,16 +48,8 @@ impl Search<'_> {
             left: left > 0,
             above: top > 0,
             corner: left > 0 && top > 0,
-            above_right: if right_open {
-                (width.saturating_sub(left + luma_width) >> sx).min(size)
-            } else {
-                0
-            },
-            below_left: if below_open {
-                (height.saturating_sub(top + luma_height) >> sy).min(size)
-            } else {
-                0
-            },
+            above_right: usize::from(right_open) * (width.saturating_sub(left + luma_width) >> sx).min(size),
+            below_left: usize::from(below_open) * (height.saturating_sub(top + luma_height) >> sy).min(size),
         }
     }
 
@@ -82,7 +78,7 @@ impl Search<'_> {
     /// How the neighbours of a block are smoothed for a mode.
     fn smoothing(&self, c: usize, log2: u32, mode: u8) -> Smoothing {
         if c == 0 || self.sequence.chroma == Chroma::C444 {
-            intra::smoothing(mode, 1 << log2, self.sequence.strong_intra_smoothing && c == 0)
+            intra::smoothing(mode, 1 << log2, c == 0)
         } else {
             Smoothing::None
         }
@@ -165,7 +161,7 @@ impl Search<'_> {
 
     /// Whether blocks of this size may go without their transform.
     pub(super) fn may_skip(&self, log2: u32) -> bool {
-        log2 <= self.sequence.tools.log2_max_transform_skip && self.effort.transform_skip
+        log2 <= self.sequence.tools.log2_max_transform_skip
     }
 
     /// Whether steps of blocks of this size are finer than their coefficients,
@@ -173,7 +169,7 @@ impl Search<'_> {
     /// stream can say, and rounding exceeds what steps leave, so that smaller
     /// blocks, whose coefficients are finer, have to be looked at.
     pub(super) fn is_beyond_precision(&self, log2: u32) -> bool {
-        !self.sequence.lossless && self.steps[0].of(log2.min(5)).inverse_step > 1.0
+        !self.sequence.lossless && self.steps[0].of(log2).inverse_step > 1.0
     }
 
     /// By what share fewer bits the residual is estimated to take as it is than
@@ -248,15 +244,14 @@ impl Search<'_> {
         let band_at = ((y >> sy) + 1) * self.bands[c].width + ((self.origin.0 + x) >> sx);
 
         let steps = self.steps[c].of(log2);
-        let (inverse_step, lambda) = (steps.inverse_step, self.lambda_steps);
-        let quantization = Quantization { inverse_step, lambda, care };
+        let inverse_step = steps.inverse_step;
+        let quantization = Quantization { inverse_step, lambda: self.lambda_steps, care };
         let precision = Precision { depth, extended: false };
         let kernel = if c == 0 && log2 == 2 { Kernel::Dst } else { Kernel::Dct };
 
         // No levels at all is the candidate to beat.
         let mut best = BlockOutcome { error: energy, bits: 0, coded: false, skip: false };
-        let mut best_cost = energy as f64;
-        let mut best_state = entry;
+        let (mut best_cost, mut best_state) = (energy as f64, entry);
         let buffers = &mut *self.buffers;
         buffers.transformed[..count].copy_from_slice(&buffers.residual[..count]);
         transform::forward(&mut buffers.transformed, log2, kernel, precision);
@@ -270,9 +265,8 @@ impl Search<'_> {
             None => self.gain_of_skipping(c, log2),
         };
         let buffers = &mut *self.buffers;
-        let margin = self.effort.skip_margin;
         for skip in [false, true] {
-            if (skip && gain < -margin) || (!skip && gain > margin) {
+            if (skip && gain < -SKIP_MARGIN) || (!skip && gain > SKIP_MARGIN) {
                 continue;
             }
             let coefficients = &mut buffers.coefficients[..count];
@@ -298,8 +292,12 @@ impl Search<'_> {
             let mut state = entry;
             let mut counter = BitCounter::default();
             residual::write(&mut counter, &mut state, tools, &shape, &buffers.levels[..count]);
-            rebuild(buffers, log2, (!skip).then_some(kernel), &steps.quantizer, precision);
-            let candidate = &buffers.candidate[..count];
+            let kernel = (!skip).then_some(kernel);
+            let coefficients = &mut buffers.coefficients[..count];
+            rebuild(coefficients, &buffers.levels, log2, kernel, &steps.quantizer, precision);
+            let candidate = &mut buffers.candidate[..count];
+            candidate.copy_from_slice(&buffers.prediction[..count]);
+            transform::add_residual(candidate, size, coefficients, log2, depth);
             let error = squared_error(source, plane.width, candidate, size);
             let cost = error as f64 + self.lambda * counter.cost as f64;
             if cost < best_cost {
@@ -330,7 +328,7 @@ pub(super) fn clips(coefficients: &[i32], inverse_step: f32) -> bool {
 }
 
 /// The block of component `c` as residual_coding() sees it.
-fn shape_of(sequence: &Sequence, c: usize, log2: u32, mode: u8, transform_skip: bool) -> Shape {
+pub(super) fn shape_of(sequence: &Sequence, c: usize, log2: u32, mode: u8, transform_skip: bool) -> Shape {
     Shape {
         log2,
         c_idx: c,
@@ -340,28 +338,24 @@ fn shape_of(sequence: &Sequence, c: usize, log2: u32, mode: u8, transform_skip: 
     }
 }
 
-/// Turns levels back into samples, in `candidate`; without a kernel the
+/// Turns levels back into a residual, in `coefficients`; without a kernel the
 /// transform is skipped.
 #[inline(always)]
-fn rebuild(
-    buffers: &mut Buffers,
+pub(super) fn rebuild(
+    coefficients: &mut [i32],
+    levels: &[i32],
     log2: u32,
     kernel: Option<Kernel>,
     quantizer: &Quantizer,
     precision: Precision,
 ) {
-    let count = 1usize << (2 * log2);
-    let coefficients = &mut buffers.coefficients[..count];
-    for (coefficient, &level) in coefficients.iter_mut().zip(&buffers.levels) {
+    for (coefficient, &level) in coefficients.iter_mut().zip(levels) {
         *coefficient = if level == 0 { 0 } else { quantizer.scale(level, FLAT) };
     }
     match kernel {
         None => transform::inverse_skip(coefficients, log2, precision),
         Some(kernel) => transform::inverse(coefficients, log2, kernel, precision),
     }
-    let candidate = &mut buffers.candidate[..count];
-    candidate.copy_from_slice(&buffers.prediction[..count]);
-    transform::add_residual(candidate, 1 << log2, coefficients, log2, precision.depth);
 }
 
 /// What prediction leaves of an `N`×`N` block; returns its energy.
@@ -387,19 +381,9 @@ fn difference<const N: usize>(
 
 /// Σ (source − candidate)².
 fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) -> u64 {
-    candidate
-        .chunks_exact(size)
-        .enumerate()
-        .map(|(row, candidate)| {
-            let source = &source[row * stride..][..size];
-            source
-                .iter()
-                .zip(candidate)
-                .map(|(&a, &b)| {
-                    let difference = u64::from(a.abs_diff(b));
-                    difference * difference
-                })
-                .sum::<u64>()
-        })
-        .sum()
+    let rows = candidate.chunks_exact(size).zip(source.chunks(stride));
+    let squares = |(row, source): (&[u16], &[u16])| -> u64 {
+        source[..size].iter().zip(row).map(|(&a, &b)| u64::from(a.abs_diff(b)).pow(2)).sum()
+    };
+    rows.map(squares).sum()
 }

@@ -7,14 +7,16 @@ use crate::encoder::quantize::rdoq::Care;
 use crate::encoder::search::satd::satd;
 use crate::encoder::search::{Buffers, Search};
 use crate::encoder::syntax::mode_bits;
-use crate::encoder::tree::{Unit, units_in, z_order};
+use crate::encoder::tree::{units_in, z_order};
 use crate::entropy::residual::State;
 use crate::intra::{self, Smoothing};
 use trinity_bits::cabac::{BinWriter, BitCounter, ONE_BIT};
-use trinity_bits::intra_modes::most_probable;
 
 /// Modes that are looked at more closely than by a Hadamard sum, at most.
 const MODES: usize = 12;
+
+/// Distance of the angles looked at first; a power of two.
+const ANGLE_STEP: usize = 8;
 
 /// How far off an estimate may be, in bits, by block size 4 to 32: what is estimated
 /// to cost more than the best by this much is not coded.
@@ -35,28 +37,18 @@ impl Search<'_> {
     /// Searches luma of one prediction block; returns its error and the bits of
     /// its transform tree, and leaves the entropy state behind it.
     pub(super) fn luma(&mut self, x: usize, y: usize, log2: u32) -> (u64, u64) {
-        let z = z_order(x, y);
-        let count = units_in(log2);
-        let (left, above) = self.candidate_modes(x, y);
-        let probable = most_probable(left, above);
+        let probable = self.most_probable(x, y);
         let (modes, found) = self.preselect(x, y, log2, probable);
         let (candidates, found) = self.shortlist((x, y), log2, &modes[..found], probable);
         let entry = self.state;
-        let store = self.spare.len() - 1;
         // One candidate gets all care at once; the best of many once it is known.
-        let joint = self.effort.joint && log2 >= self.effort.joint_min_log2 && log2 <= 5;
-        let again = joint && found > 1;
-        let first_care = if joint && found == 1 { Care::Joint } else { Care::Hidden };
+        let again = log2 > 2 && found > 1;
+        let first_care = if log2 > 2 && found == 1 { Care::Joint } else { Care::Hidden };
         let mut best: Option<(f64, u64, u64, usize)> = None;
         let mut best_state = entry;
         for (index, candidate) in candidates[..found].iter().enumerate() {
             self.state = entry;
-            for unit in &mut self.tree.units[z..z + count] {
-                unit.luma_mode = candidate.mode;
-                unit.cbf = 0;
-                unit.skip = 0;
-            }
-            let (error, bits) = self.luma_blocks(x, y, log2, 0, candidate.skip, first_care);
+            let (error, bits) = self.luma_block((x, y), log2, candidate.mode, candidate.skip, first_care);
             if let Some(skip) = candidate.skip {
                 self.learned.bias.learn(log2, skip, candidate.bits, bits as f32 / ONE_BIT as f32);
             }
@@ -66,7 +58,7 @@ impl Search<'_> {
                 best = Some((cost, error, bits, index));
                 best_state = self.state;
                 if again || index + 1 < found {
-                    self.luma_copy(store, x, y, log2, false);
+                    self.luma_copy(x, y, log2, false);
                 }
             }
         }
@@ -77,7 +69,7 @@ impl Search<'_> {
             return outcome;
         }
         if again || index + 1 < found {
-            self.luma_copy(store, x, y, log2, true);
+            self.luma_copy(x, y, log2, true);
         }
         self.state = best_state;
         (error, bits)
@@ -94,30 +86,15 @@ impl Search<'_> {
         entry: State,
         probable: [u8; 3],
     ) -> Option<(u64, u64)> {
-        let (z, store) = (z_order(x, y), self.spare.len() - 1);
-        let coded = self.spare[store].0.units[z];
-        if u32::from(coded.tu_log2) != log2 || coded.cbf & 1 == 0 {
+        let coded = self.spare[self.spare.len() - 1].0.units[z_order(x, y)];
+        if coded.cbf & 1 == 0 {
             return None;
         }
         self.state = entry;
-        let outcome =
-            self.block_with(0, (x, y), log2, candidate.mode, Some(coded.skip & 1 == 1), Care::Joint);
-        for unit in &mut self.tree.units[z..z + units_in(log2)] {
-            *unit = Unit {
-                luma_mode: candidate.mode,
-                tu_log2: log2 as u8,
-                cbf: u8::from(outcome.coded),
-                skip: u8::from(outcome.skip),
-                ..coded
-            };
-        }
-        let mut counter = BitCounter { cost: outcome.bits };
-        counter.encode(&mut self.state.contexts.cbf_luma[1], outcome.coded);
-        if self.sequence.max_transform_depth > 0 && log2 > 2 {
-            counter.encode(&mut self.state.contexts.split_transform_flag[(5 - log2) as usize], false);
-        }
+        let skip = Some(coded.skip & 1 == 1);
+        let (error, bits) = self.luma_block((x, y), log2, candidate.mode, skip, Care::Joint);
         let side = u64::from(mode_bits(candidate.mode, probable) * ONE_BIT);
-        (self.cost(outcome.error, counter.cost + side) < least).then_some((outcome.error, counter.cost))
+        (self.cost(error, bits + side) < least).then_some((error, bits))
     }
 
     /// The modes worth coding, each with its transform or without, cheapest
@@ -131,14 +108,14 @@ impl Search<'_> {
     ) -> ([Candidate; MODES], usize) {
         let unknown = Candidate { mode: 0, skip: None, cost: f64::INFINITY, bits: 0.0 };
         let mut list = [unknown; MODES];
-        if log2 > 5 || self.sequence.lossless {
-            let keep = modes.len().min(self.effort.finalists[(log2.min(5) - 2) as usize]);
+        let keep = self.effort.finalists[(log2 - 2) as usize];
+        if self.sequence.lossless {
+            let keep = modes.len().min(keep);
             for (candidate, &mode) in list.iter_mut().zip(&modes[..keep]) {
                 candidate.mode = mode;
             }
             return (list, keep);
         }
-        let keep = self.effort.finalists[(log2 - 2) as usize];
         for &mode in modes {
             let side = f64::from(mode_bits(mode, probable));
             for (skip, estimated) in self.estimate(at, log2, mode) {
@@ -156,73 +133,34 @@ impl Search<'_> {
         (list, found)
     }
 
-    /// Luma blocks of one prediction block with the mode in the tree: whole,
-    /// or split as deep as the transform tree may go; `skip` says whether the
-    /// whole has its transform, where that is settled. Returns error and bits.
-    fn luma_blocks(
+    /// Codes a luma block, transformed or not as `skip` says where that is settled.
+    /// Returns error and bits.
+    fn luma_block(
         &mut self,
-        x: usize,
-        y: usize,
+        (x, y): (usize, usize),
         log2: u32,
-        depth: u32,
+        mode: u8,
         skip: Option<bool>,
         care: Care,
     ) -> (u64, u64) {
-        if log2 > 5 {
-            return self.luma_quarters(x, y, log2, depth + 1);
-        }
-        let may_split = log2 > 2 && depth < self.sequence.max_transform_depth;
-        let entry = self.state;
-        let z = z_order(x, y);
-        let mode = self.tree.units[z].luma_mode;
         let outcome = self.block_with(0, (x, y), log2, mode, skip, care);
+        let z = z_order(x, y);
         for unit in &mut self.tree.units[z..z + units_in(log2)] {
             unit.tu_log2 = log2 as u8;
-            unit.cbf = (unit.cbf & !1) | u8::from(outcome.coded);
-            unit.skip = (unit.skip & !1) | u8::from(outcome.skip);
+            unit.luma_mode = mode;
+            unit.cbf = u8::from(outcome.coded);
+            unit.skip = u8::from(outcome.skip);
         }
         let mut counter = BitCounter { cost: outcome.bits };
-        counter.encode(&mut self.state.contexts.cbf_luma[usize::from(depth == 0)], outcome.coded);
-        if !may_split {
-            return (outcome.error, counter.cost);
-        }
-        let split_context = (5 - log2) as usize;
-        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], false);
-        let whole = (outcome.error, counter.cost);
-        if !outcome.coded {
-            return whole;
-        }
-        let whole_state = self.state;
-        let store = self.spare.len() - 1 - log2 as usize;
-        self.luma_copy(store, x, y, log2, false);
-        self.state = entry;
-        let mut counter = BitCounter::default();
-        counter.encode(&mut self.state.contexts.split_transform_flag[split_context], true);
-        let (error, bits) = self.luma_quarters(x, y, log2, depth + 1);
-        let split = (error, bits + counter.cost);
-        if self.cost(split.0, split.1) < self.cost(whole.0, whole.1) {
-            return split;
-        }
-        self.luma_copy(store, x, y, log2, true);
-        self.state = whole_state;
-        whole
+        counter.encode(&mut self.state.contexts.cbf_luma[1], outcome.coded);
+        (outcome.error, counter.cost)
     }
 
-    fn luma_quarters(&mut self, x: usize, y: usize, log2: u32, depth: u32) -> (u64, u64) {
-        let half = (1 << log2) / 2;
-        let mut total = (0, 0);
-        for (dx, dy) in [(0, 0), (half, 0), (0, half), (half, half)] {
-            let (error, bits) = self.luma_blocks(x + dx, y + dy, log2 - 1, depth, None, Care::Hidden);
-            total = (total.0 + error, total.1 + bits);
-        }
-        total
-    }
-
-    /// Sets luma of one block aside in a store behind the quad-tree's own, or
+    /// Sets luma of one block aside in the store behind the quad-tree's own, or
     /// brings it back.
-    fn luma_copy(&mut self, index: usize, x: usize, y: usize, log2: u32, restore: bool) {
+    fn luma_copy(&mut self, x: usize, y: usize, log2: u32, restore: bool) {
         let size = 1usize << log2;
-        let (tree, store) = &mut self.spare[index];
+        let Some((tree, store)) = self.spare.last_mut() else { return };
         let band = &mut self.bands[0];
         for (row, store) in store[0].chunks_exact_mut(size).take(size).enumerate() {
             let samples = &mut band.samples[(y + 1 + row) * band.width + self.origin.0 + x..][..size];
@@ -240,29 +178,22 @@ impl Search<'_> {
 
     /// Ranks modes by the Hadamard size of what prediction leaves.
     fn preselect(&mut self, x: usize, y: usize, log2: u32, probable: [u8; 3]) -> ([u8; MODES], usize) {
-        let keep = self.effort.close_modes[(log2.min(5) - 2) as usize];
-        let log2 = log2.min(5);
+        let keep = self.effort.close_modes[(log2 - 2) as usize];
         let size = 1usize << log2;
         let depth = self.sequence.depth;
         self.gather(0, (x, y), log2);
         let plane = &self.source[0];
         let at = (self.origin.1 + y) * plane.width + self.origin.0 + x;
         let source = &plane.samples[at..];
-        let strong = self.sequence.strong_intra_smoothing;
         let buffers = &mut *self.buffers;
-        intra::smooth(
-            &buffers.line,
-            &mut buffers.smooth,
-            size,
-            if strong && size == 32 { Smoothing::Strong } else { Smoothing::Weak },
-            depth,
-        );
+        let kind = if size == 32 { Smoothing::Strong } else { Smoothing::Weak };
+        intra::smooth(&buffers.line, &mut buffers.smooth, size, kind, depth);
         // The square root of the price of a bit is its price in absolute sums.
         let price = (self.lambda * f64::from(ONE_BIT)).sqrt();
         let mut ranked = [(f64::INFINITY, 0u8); MODES];
         let mut best_angle = (f64::INFINITY, 0u8);
         let mut rank = |mode: u8, buffers: &mut Buffers| {
-            let smoothed = intra::smoothing(mode, size, strong) != Smoothing::None;
+            let smoothed = intra::smoothing(mode, size, true) != Smoothing::None;
             let line = if smoothed { &buffers.smooth } else { &buffers.line };
             let edge = intra::edge_filter(mode, 0, size, false);
             intra::predict(mode, line, size, depth, edge, &mut buffers.prediction, size);
@@ -277,14 +208,13 @@ impl Search<'_> {
             }
             (cost, best_angle.1)
         };
-        let step = self.effort.angle_step;
         rank(0, buffers);
         rank(1, buffers);
         let mut centre = 0;
-        for mode in (2..=34).step_by(step) {
+        for mode in (2..=34).step_by(ANGLE_STEP) {
             centre = rank(mode, buffers).1;
         }
-        let mut reach = step as u8 / 2;
+        let mut reach = ANGLE_STEP as u8 / 2;
         while reach > 0 {
             let middle = centre;
             for mode in [middle.wrapping_sub(reach), middle + reach] {

@@ -8,19 +8,15 @@
 use crate::encoder::quantize::dead_zone::{self, Proxy};
 use crate::encoder::quantize::rdoq::{self, Care, Quantization};
 use crate::encoder::search::Search;
-use crate::encoder::search::blocks::clips;
+use crate::encoder::search::blocks::{clips, rebuild, shape_of};
 use crate::encoder::search::satd::satd;
 use crate::encoder::syntax::mode_bits;
 use crate::encoder::tree::{LOG2_CTB, Unit, position, units_in, z_order};
-use crate::entropy::residual::Shape;
-use crate::entropy::scan::Scan;
 use crate::intra::chroma_mode;
 use crate::intra::{self, Smoothing};
-use crate::quant::FLAT;
 use crate::transform::{self, Kernel, Precision};
 use trinity_bits::Chroma;
 use trinity_bits::cabac::{BitCounter, ONE_BIT};
-use trinity_bits::intra_modes::most_probable;
 
 /// A planned square: what it would cost, and whether direction mattered.
 #[derive(Debug, Clone, Copy)]
@@ -116,10 +112,7 @@ impl Search<'_> {
     fn plan_mode(&mut self, x: usize, y: usize, log2: u32, directional: bool) -> (Plan, u8) {
         let size = 1usize << log2;
         let depth = self.sequence.depth;
-        let probable = {
-            let (left, above) = self.candidate_modes(x, y);
-            most_probable(left, above)
-        };
+        let probable = self.most_probable(x, y);
         let available = self.available(0, (x, y), log2);
         let plane = &self.source[0];
         let (left, top) = (self.origin.0 + x, self.origin.1 + y);
@@ -257,27 +250,15 @@ impl Search<'_> {
                 transform::forward_skip(&mut buffers.coefficients, log2, precision);
             }
         }
-        let shape = Shape {
-            log2,
-            c_idx: c,
-            scan: Scan::of(mode, log2, c, self.sequence.chroma == Chroma::C444),
-            transform_skip: skip,
-            bypass: false,
-        };
+        let shape = shape_of(self.sequence, c, log2, mode, skip);
         let levels = self.tree.block_mut(c, z, log2);
         let coefficients = &buffers.coefficients[..count];
         // Pricing levels pays where most are zero.
         let share = dead_zone::share_of_levels(coefficients, steps.inverse_step);
         let coded = if share > self.effort.dead_zone_above {
             let zero_below = dead_zone::zero_threshold(share, self.effort.lambda);
-            dead_zone::dead_zone(
-                coefficients,
-                levels,
-                &shape,
-                steps.inverse_step,
-                zero_below,
-                shape.hides_signs(&tools),
-            )
+            let hides = shape.hides_signs(&tools);
+            dead_zone::dead_zone(coefficients, levels, &shape, steps.inverse_step, zero_below, hides)
         } else {
             let (inverse_step, lambda) = (steps.inverse_step, self.lambda_steps);
             let quantization = Quantization { inverse_step, lambda, care: Care::Hidden };
@@ -294,21 +275,10 @@ impl Search<'_> {
             coded
         };
         if coded {
-            for (coefficient, &level) in buffers.coefficients.iter_mut().zip(levels.iter()) {
-                *coefficient = if level == 0 { 0 } else { steps.quantizer.scale(level, FLAT) };
-            }
-            if skip {
-                transform::inverse_skip(&mut buffers.coefficients, log2, precision);
-            } else {
-                transform::inverse(&mut buffers.coefficients, log2, kernel, precision);
-            }
-            transform::add_residual(
-                &mut buffers.prediction,
-                size,
-                &buffers.coefficients[..count],
-                log2,
-                depth,
-            );
+            let kernel = (!skip).then_some(kernel);
+            rebuild(&mut buffers.coefficients, levels, log2, kernel, &steps.quantizer, precision);
+            let residual = &buffers.coefficients[..count];
+            transform::add_residual(&mut buffers.prediction, size, residual, log2, depth);
         }
         self.store_prediction(c, (x, y), log2);
         (coded, coded && skip)

@@ -52,38 +52,24 @@ pub fn blocks(tensor: &Tensor, nmse: f64) -> Result<Option<Blocks>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::tensor;
     use super::*;
-    use crate::{Class, Dtype};
-
-    fn tensor(value: impl Fn(usize, usize) -> f32) -> Tensor {
-        let values: Vec<f32> = (0..64 * 64).map(|i| value(i / 64, i % 64)).collect();
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        Tensor::new("t", Class::Other, Dtype::F32, vec![64, 64], data).unwrap()
-    }
 
     #[test]
     fn channels_are_predicted_and_a_lone_outlier_is_spread() {
+        fn of(value: impl Fn(usize, usize) -> f32) -> Option<Blocks> {
+            blocks(&tensor(64, 64, value), 0.01).unwrap()
+        }
         // One value a column, as channels have: below the first row of blocks all is predicted.
-        let channels =
-            blocks(&tensor(|_, x| ((x * 7919) % 101) as f32 / 101.0 - 0.5), 0.01).unwrap().unwrap();
+        let channels = of(|_, x| ((x * 7919) % 101) as f32 / 101.0 - 0.5).unwrap();
         assert!(channels.residual < 0.9 && channels.smaller > 0.4, "{channels:?}");
         // Smooth values are all in one coefficient: the transform makes outliers of them.
-        let waves = tensor(|y, x| (0.07 * x as f32).sin() + (0.05 * y as f32).cos());
-        let waves = blocks(&waves, 0.01).unwrap().unwrap();
+        let waves = of(|y, x| (0.07 * x as f32).sin() + (0.05 * y as f32).cos()).unwrap();
         assert!(waves.largest[1] > waves.largest[0], "{waves:?}");
-        let spike = blocks(
-            &tensor(
-                |y, x| if (y, x) == (20, 21) { 9.0 } else { ((x * 31 + y * 17) % 13) as f32 / 13.0 - 0.5 },
-            ),
-            0.01,
-        )
-        .unwrap()
-        .unwrap();
-        assert!(
-            spike.largest[1] < spike.largest[0] && spike.excess_kurtosis[1] < spike.excess_kurtosis[0],
-            "{spike:?}"
-        );
-        assert!(blocks(&tensor(|_, _| 0.0), 0.01).unwrap().is_none());
+        let noise = |y: usize, x: usize| ((x * 31 + y * 17) % 13) as f32 / 13.0 - 0.5;
+        let spike = of(|y, x| if (y, x) == (20, 21) { 9.0 } else { noise(y, x) }).unwrap();
+        assert!(spike.largest[1] < spike.largest[0], "{spike:?}");
+        assert!(spike.excess_kurtosis[1] < spike.excess_kurtosis[0], "{spike:?}");
+        assert!(of(|_, _| 0.0).is_none());
     }
 }

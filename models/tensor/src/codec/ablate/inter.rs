@@ -100,15 +100,8 @@ fn at_error(frames: &[Matrix], goal: f64, between: bool) -> Result<(f64, Attempt
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::tensor;
     use super::*;
-    use crate::{Class, Dtype};
-
-    fn frame(name: &str, value: impl Fn(usize, usize) -> f32) -> Tensor {
-        let values: Vec<f32> = (0..64 * 64).map(|i| value(i / 64, i % 64)).collect();
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        Tensor::new(name, Class::Weight, Dtype::F32, vec![64, 64], data).unwrap()
-    }
 
     fn noise(seed: usize, y: usize, x: usize) -> f32 {
         let mut state = (seed * 1_000_003 + y * 8191 + x * 131 + 7) as u64;
@@ -120,11 +113,11 @@ mod tests {
 
     #[test]
     fn what_moved_is_predicted_and_what_is_new_is_not() {
-        let moved: Vec<Tensor> = (0..4).map(|k| frame("moved", |y, x| noise(1, y, x + 3 * k))).collect();
+        let moved: Vec<Tensor> = (0..4).map(|k| tensor(64, 64, |y, x| noise(1, y, x + 3 * k))).collect();
         let found = inter(&moved, 0.01).unwrap().unwrap();
         assert!(found.inter_bits_per_value < 0.7 * found.intra_bits_per_value, "{found:?}");
         assert!(found.predicted > 0.8 && found.nmse <= 0.01 && found.frames == 4, "{found:?}");
-        let fresh: Vec<Tensor> = (0..4).map(|k| frame("fresh", |y, x| noise(k + 10, y, x))).collect();
+        let fresh: Vec<Tensor> = (0..4).map(|k| tensor(64, 64, |y, x| noise(k + 10, y, x))).collect();
         let found = inter(&fresh, 0.01).unwrap().unwrap();
         assert!(found.inter_bits_per_value > 0.97 * found.intra_bits_per_value, "{found:?}");
         assert!(inter(&fresh[..1], 0.01).unwrap().is_none());
@@ -133,7 +126,7 @@ mod tests {
     #[test]
     fn a_louder_frame_is_as_well_predicted() {
         let louder: Vec<Tensor> =
-            (0..3).map(|k| frame("l", |y, x| (k + 1) as f32 * noise(1, y, x))).collect();
+            (0..3).map(|k| tensor(64, 64, |y, x| (k + 1) as f32 * noise(1, y, x))).collect();
         let found = inter(&louder, 0.01).unwrap().unwrap();
         assert!(found.inter_bits_per_value < 0.5 * found.intra_bits_per_value, "{found:?}");
     }

@@ -133,23 +133,6 @@ fn difference<const SIZE: usize>(
     sum
 }
 
-/// [`difference`] of blocks of `size`.
-fn difference_of(
-    size: usize,
-    source: &Plane,
-    at: (usize, usize),
-    reference: &Reference,
-    place: (usize, usize),
-    limit: u64,
-) -> u64 {
-    match size {
-        4 => difference::<4>(source, at, reference, place, limit),
-        8 => difference::<8>(source, at, reference, place, limit),
-        16 => difference::<16>(source, at, reference, place, limit),
-        _ => difference::<LARGEST>(source, at, reference, place, limit),
-    }
-}
-
 /// The vector of least cost: the sum of absolute differences plus `price` a bit. Whole samples around no motion and
 /// around the guess, then halves, then quarters.
 pub fn search(
@@ -162,12 +145,18 @@ pub fn search(
 ) -> Vector {
     let mut best = (f64::MAX, (0, 0));
     let mut block = [0u16; LARGEST * LARGEST];
+    let difference = match size {
+        4 => difference::<4>,
+        8 => difference::<8>,
+        16 => difference::<16>,
+        _ => difference::<LARGEST>,
+    };
     let mut consider = |vector: Vector, best: &mut (f64, Vector)| {
         let bits = price * f64::from(vector_bits(vector, guess));
         // What is left for the difference if this is to be the best; none of it where the vector alone costs more.
         let limit = (best.0 - bits).max(0.0).ceil() as u64;
         let found = if vector.0 & 3 == 0 && vector.1 & 3 == 0 {
-            difference_of(size, source, at, reference, reference.place(at, size, vector), limit)
+            difference(source, at, reference, reference.place(at, size, vector), limit)
         } else {
             compensate(reference, at, size, vector, depth, &mut block);
             let rows = block.chunks_exact(size).take(size).enumerate();

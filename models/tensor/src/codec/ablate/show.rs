@@ -146,9 +146,7 @@ mod tests {
     fn a_window_shows_values_as_prediction_plus_residual_and_spreads_an_outlier() {
         let mut values: Vec<f32> = (0..96 * 80).map(|i| ((i * 7919) % 101) as f32 / 100.0 - 0.5).collect();
         values[50 * 80 + 40] = 40.0;
-        let mut data = Vec::new();
-        Dtype::F32.extend_from_f32(&values, &mut data);
-        let tensor = Tensor::new("t", Class::Weight, Dtype::F32, vec![96, 80], data).unwrap();
+        let tensor = Tensor::of_f32("t", Class::Weight, Dtype::F32, vec![96, 80], &values).unwrap();
         let shown = show(&tensor, 0.01).unwrap().unwrap();
         assert_eq!((shown.values.rows, shown.values.cols), (64, 64));
         for at in 0..64 * 64 {

@@ -150,7 +150,7 @@ impl<'a> Coder<'a> {
 
     /// What a vector is coded against: the one of the block to the left, else above, else none.
     fn vector_guess(&self, x: usize, y: usize) -> Vector {
-        let at = |x: usize, y: usize| self.vectors[y / 4 * (self.source.width / 4) + x / 4];
+        let at = |x: usize, y: usize| self.vectors[self.place(x, y)];
         let left = if x > 0 { at(x - 1, y) } else { None };
         left.or_else(|| if y > 0 { at(x, y - 1) } else { None }).unwrap_or_default()
     }
@@ -189,8 +189,22 @@ impl<'a> Coder<'a> {
         sum as f64 / f64::from(15 - self.precision.depth as i32 - log2 as i32).exp2()
     }
 
+    /// Where the 4×4 unit of a sample is in a list of all.
+    fn place(&self, x: usize, y: usize) -> usize {
+        y / 4 * (self.source.width / 4) + x / 4
+    }
+
     fn unit(&self, x: usize, y: usize) -> Option<(u8, u8)> {
-        self.units[y / 4 * (self.source.width / 4) + x / 4]
+        self.units[self.place(x, y)]
+    }
+
+    /// Notes for all units of a square what it was coded as.
+    fn mark(&mut self, x: usize, y: usize, size: usize, unit: Option<(u8, u8)>, vector: Option<Vector>) {
+        for row in (y..y + size).step_by(4) {
+            let first = self.place(x, row);
+            self.units[first..first + size / 4].fill(unit);
+            self.vectors[first..first + size / 4].fill(vector);
+        }
     }
 
     /// Codes a square, split or whole; answers its cost.
@@ -210,7 +224,8 @@ impl<'a> Coder<'a> {
         let price = self.split_flag(x, y, log2, false);
         let whole = price + self.block(x, y, log2);
         let whole_result = (self.save(), self.copy(x, y, size));
-        self.restore(&before, x, y, size);
+        self.restore(&before);
+        self.mark(x, y, size, None, None);
         let price = self.split_flag(x, y, log2, true);
         let split = price + self.quarters(x, y, log2);
         if whole <= split {
@@ -294,11 +309,7 @@ impl<'a> Coder<'a> {
         }
         let error = self.reconstruct(x, y, size, &prediction, &block);
         self.done.blocks.push(Block { x, y, size, mode, motion: vector });
-        for row in (y..y + size).step_by(4) {
-            let first = row / 4 * (self.source.width / 4) + x / 4;
-            self.units[first..first + size / 4].fill(Some((mode, log2 as u8)));
-            self.vectors[first..first + size / 4].fill(vector);
-        }
+        self.mark(x, y, size, Some((mode, log2 as u8)), vector);
         error as f64 + self.lambda * (self.counter.cost - before) as f64
     }
 
@@ -308,15 +319,8 @@ impl<'a> Coder<'a> {
         let depth = self.precision.depth;
         let (mut line, mut smooth) = ([0u16; MAX_LINE], [0u16; MAX_LINE]);
         let available = self.available(x, y, size);
-        intra::gather(
-            &mut line,
-            &self.done.reconstruction,
-            self.source.width,
-            (x, y),
-            size,
-            available,
-            depth,
-        );
+        let done = &self.done.reconstruction;
+        intra::gather(&mut line, done, self.source.width, (x, y), size, available, depth);
         intra::smooth(&line, &mut smooth, size, Smoothing::Weak, depth);
         let probable = self.probable(x, y);
         let mut least = (f64::MAX, intra::DC);
@@ -348,14 +352,12 @@ impl<'a> Coder<'a> {
         let place = self.probable(x, y).iter().position(|&own| own == mode);
         let contexts = &mut self.state.contexts;
         self.counter.encode(&mut contexts.prev_intra_luma_pred_flag, place.is_some());
-        self.counter.bypass_bits(
-            0,
-            match place {
-                Some(0) => 1,
-                Some(_) => 2,
-                None => 5,
-            },
-        );
+        let bits = match place {
+            Some(0) => 1,
+            Some(_) => 2,
+            None => 5,
+        };
+        self.counter.bypass_bits(0, bits);
     }
 
     fn available(&self, x: usize, y: usize, size: usize) -> Available {
@@ -363,20 +365,13 @@ impl<'a> Coder<'a> {
         let run = |places: &mut dyn Iterator<Item = (usize, usize)>| {
             4 * places.take_while(|&(x, y)| x < width && y < height && self.unit(x, y).is_some()).count()
         };
+        let beyond = |start: usize| (start + size..start + 2 * size).step_by(4);
         Available {
             left: x > 0,
             above: y > 0,
             corner: x > 0 && y > 0,
-            below_left: if x > 0 {
-                run(&mut (y + size..y + 2 * size).step_by(4).map(|y| (x - 1, y)))
-            } else {
-                0
-            },
-            above_right: if y > 0 {
-                run(&mut (x + size..x + 2 * size).step_by(4).map(|x| (x, y - 1)))
-            } else {
-                0
-            },
+            below_left: if x > 0 { run(&mut beyond(y).map(|y| (x - 1, y))) } else { 0 },
+            above_right: if y > 0 { run(&mut beyond(x).map(|x| (x, y - 1))) } else { 0 },
         }
     }
 
@@ -417,16 +412,11 @@ impl<'a> Coder<'a> {
         }
     }
 
-    fn restore(&mut self, saved: &Saved, x: usize, y: usize, size: usize) {
+    fn restore(&mut self, saved: &Saved) {
         self.state = saved.state;
         self.inter_flag = saved.inter_flag;
         self.counter = saved.counter;
         self.done.blocks.truncate(saved.blocks);
-        for row in (y..y + size).step_by(4) {
-            let first = row / 4 * (self.source.width / 4) + x / 4;
-            self.units[first..first + size / 4].fill(None);
-            self.vectors[first..first + size / 4].fill(None);
-        }
     }
 
     /// The planes of a square coded as one block, and that block.
@@ -436,15 +426,12 @@ impl<'a> Coder<'a> {
             .map(|at| (self.done.prediction[at], self.done.reconstruction[at], self.done.levels[at]))
             .collect();
         let mode = self.unit(x, y).map_or(intra::DC, |(mode, _)| mode);
-        let motion = self.vectors[y / 4 * (self.source.width / 4) + x / 4];
+        let motion = self.vectors[self.place(x, y)];
         (planes, Block { x, y, size, mode, motion })
     }
 
     fn bring_back(&mut self, (saved, (planes, block)): (Saved, Whole), x: usize, y: usize, size: usize) {
-        self.state = saved.state;
-        self.inter_flag = saved.inter_flag;
-        self.counter = saved.counter;
-        self.done.blocks.truncate(saved.blocks - 1);
+        self.restore(&Saved { blocks: saved.blocks - 1, ..saved });
         self.done.blocks.push(block);
         for (row, planes) in planes.chunks_exact(size).enumerate() {
             let at = (y + row) * self.source.width + x;
@@ -453,10 +440,8 @@ impl<'a> Coder<'a> {
                 self.done.reconstruction[at + column] = reconstruction;
                 self.done.levels[at + column] = level;
             }
-            let unit = (y + row) / 4 * (self.source.width / 4) + x / 4;
-            self.units[unit..unit + size / 4].fill(Some((block.mode, size.ilog2() as u8)));
-            self.vectors[unit..unit + size / 4].fill(block.motion);
         }
+        self.mark(x, y, size, Some((block.mode, size.ilog2() as u8)), block.motion);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What quantizers of caches have in common: which lines of a matrix share scales, and what they are asked for.
 
+use super::super::grouped::transposed;
 use super::super::lossy::Matrix;
 use crate::Error;
 
@@ -56,11 +57,6 @@ impl Side {
             Self::Values => values,
         }
     }
-}
-
-/// Rows of `cols` values the other way round.
-fn transposed(values: &[f32], cols: usize) -> Vec<f32> {
-    (0..cols).flat_map(|col| values.iter().skip(col).step_by(cols.max(1)).copied()).collect()
 }
 
 /// Why a matrix is not coded.

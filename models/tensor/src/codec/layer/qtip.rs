@@ -6,10 +6,10 @@
 //! last one ended, which costs no bits either. Its fine-tuning after quantization is left out.
 
 use nalgebra::DMatrix;
-use trinity_codec::hadamard;
 
-use super::super::grouped::{pack, unpack};
+use super::super::grouped::{pack, transposed, unpack};
 use super::super::lossy::Matrix;
+use super::super::precondition;
 use super::quantizer::{Damping, Quantizer, upper_factor};
 use super::trellis::{PIECE, Trellis, codebook, next};
 use crate::Error;
@@ -36,27 +36,12 @@ fn sign(place: usize, salt: u64) -> f32 {
 const OF_INPUTS: u64 = 0x51;
 const OF_OUTPUTS: u64 = 0xa7;
 
-fn block_of(size: usize) -> usize {
-    1 << size.trailing_zeros().min(12)
-}
-
 fn turn(values: &mut [f32], size: usize, salt: u64) {
-    for row in values.chunks_exact_mut(size.max(1)) {
-        row.iter_mut().enumerate().for_each(|(at, v)| *v *= sign(at, salt));
-        hadamard(row, block_of(size));
-    }
+    precondition::turn(values, size, |place| sign(place, salt));
 }
 
 fn turn_back(values: &mut [f32], size: usize, salt: u64) {
-    for row in values.chunks_exact_mut(size.max(1)) {
-        hadamard(row, block_of(size));
-        row.iter_mut().enumerate().for_each(|(at, v)| *v *= sign(at, salt));
-    }
-}
-
-/// Rows of `cols` values the other way round.
-fn transposed(values: &[f32], cols: usize) -> Vec<f32> {
-    (0..cols).flat_map(|col| values.iter().skip(col).step_by(cols.max(1)).copied()).collect()
+    precondition::turn_back(values, size, |place| sign(place, salt));
 }
 
 /// Weights by inputs, each with all outputs together, turned on both sides.

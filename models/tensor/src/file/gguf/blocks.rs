@@ -6,7 +6,7 @@
 
 use super::super::entry::{BLOCK_BYTES, Payload, ValueStream};
 use super::super::source::Source;
-use super::half::half;
+use super::k_quants::half;
 use super::{i_quants, k_quants};
 use crate::{Dtype, Error};
 
@@ -71,23 +71,28 @@ impl Block {
         FORMATS.iter().find(|format| format.0 == id).map(|format| format.1)
     }
 
-    fn format(self) -> (&'static str, usize, usize) {
+    fn format(self) -> (u32, &'static str, usize, usize) {
         // Every variant has a row; a test looks.
-        FORMATS.iter().find(|format| format.1 == self).map_or(("", 1, 1), |f| (f.2, f.3, f.4))
+        FORMATS.iter().find(|format| format.1 == self).map_or((0, "", 1, 1), |f| (f.0, f.2, f.3, f.4))
+    }
+
+    /// Its number in a tensor's description.
+    pub fn id(self) -> u32 {
+        self.format().0
     }
 
     pub fn name(self) -> &'static str {
-        self.format().0
+        self.format().1
     }
 
     /// Values of a block.
     pub fn values(self) -> usize {
-        self.format().1
+        self.format().2
     }
 
     /// Bytes of a block.
     pub fn bytes(self) -> usize {
-        self.format().2
+        self.format().3
     }
 
     /// Dequantizes one block of [`Block::bytes`] into [`Block::values`].

@@ -18,6 +18,11 @@ pub const UINT32: u32 = 4;
 pub const TEXT: u32 = 8;
 pub const ARRAY: u32 = 9;
 
+/// What tensors' data is aligned to, as a file states it; nothing where that cannot be.
+pub fn alignment_of(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|&value: &u64| value.is_power_of_two() && value <= 1 << 20)
+}
+
 /// Reads little-endian fields front to back through a small buffer.
 pub struct Cursor<'a> {
     source: &'a Source,

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::super::source::Source;
-use super::cursor::{Cursor, DEFAULT_ALIGNMENT, UINT32};
+use super::cursor::{Cursor, DEFAULT_ALIGNMENT, UINT32, alignment_of};
 use crate::Error;
 
 /// The version that is written: 3, whose files differ from those of 2 in nothing that is little-endian.
@@ -46,9 +46,8 @@ impl Header {
             let kind = cursor.u32()?;
             let text = cursor.value(kind, 0)?;
             if key == "general.alignment" {
-                let stated = text.and_then(|text| text.parse().ok());
-                alignment = stated
-                    .filter(|&value: &u64| value.is_power_of_two() && value <= 1 << 20)
+                alignment = text
+                    .and_then(|text| alignment_of(&text))
                     .ok_or_else(|| cursor.malformed(start, "an alignment that is no power of two".into()))?;
             }
             pairs.push((key, start as usize..cursor.position as usize));

@@ -5,7 +5,7 @@
 //! The grids are constants of the format, made by
 //! `tests/data/make_gguf_blocks.py` out of the reference's.
 
-use super::half::half;
+use super::k_quants::half;
 
 /// Rows of the six grids, one after the other; see [`GRIDS`].
 static PACKED: &[u8; 9216] = include_bytes!("grids.bin");
@@ -150,7 +150,7 @@ pub fn iq1_m(bytes: &[u8], values: &mut [f32]) {
     let (rows, high, scales) = (&bytes[..32], &bytes[32..48], &bytes[48..]);
     let words: [u16; 4] = std::array::from_fn(|i| u16_at(scales, 2 * i));
     let scale_bits = words.iter().rev().fold(0u16, |bits, word| bits << 4 | word >> 12);
-    let scale = half::f16::from_bits(scale_bits).to_f32();
+    let scale = ::half::f16::from_bits(scale_bits).to_f32();
     for (g, group) in values.chunks_exact_mut(8).enumerate() {
         let sub = g / 2;
         let sub_scale = scale * f32::from(2 * (words[sub / 4] >> (3 * (sub % 4)) & 7) + 1);

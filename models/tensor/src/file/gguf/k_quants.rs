@@ -4,7 +4,12 @@
 //! Products are taken in the order the reference takes them, so that values
 //! are equal to the bit.
 
-use super::half::half;
+use half::f16;
+
+/// The f16 at a byte of a block, such as a scale.
+pub fn half(bytes: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
 
 /// 2 bits a value; sub-blocks of 16 with a 4-bit scale and a 4-bit minimum.
 pub fn q2(bytes: &[u8], values: &mut [f32]) {

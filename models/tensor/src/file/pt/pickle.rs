@@ -5,24 +5,18 @@
 //! values and the names in [`global`], and refuses every other name and
 //! opcode. It needs no more memory than a small multiple of its input.
 
-use super::fault::{malformed, unsupported};
 use crate::{Dtype, Error};
 
-/// What is wrong with a pickle, and where in it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Problem {
-    offset: usize,
-    what: String,
-    /// Understood and refused, rather than damaged.
-    refused: bool,
+pub const FORMAT: &str = "PyTorch";
+
+/// The file is damaged there.
+pub fn malformed(offset: u64, problem: impl Into<String>) -> Error {
+    Error::malformed(FORMAT, offset, problem)
 }
 
-impl Problem {
-    /// As this crate's error, the pickle being at byte `start` of its file.
-    pub fn at(self, start: u64) -> Error {
-        let offset = start + self.offset as u64;
-        if self.refused { unsupported(offset, self.what) } else { malformed(offset, self.what) }
-    }
+/// The file is sound and asks for what is not done here.
+pub fn unsupported(offset: u64, what: impl Into<String>) -> Error {
+    Error::unsupported(FORMAT, offset, what)
 }
 
 /// A value on the stack.
@@ -130,6 +124,8 @@ pub struct Machine {
 /// A run in progress.
 struct Run<'p> {
     pickle: &'p [u8],
+    /// Where in its file the pickle begins.
+    start: u64,
     position: usize,
     stack: Vec<Built>,
     marks: Vec<usize>,
@@ -140,9 +136,11 @@ struct Run<'p> {
 }
 
 impl Machine {
-    pub fn run(pickle: &[u8]) -> Result<Self, Problem> {
+    /// Runs a pickle that begins at byte `start` of its file.
+    pub fn run(pickle: &[u8], start: u64) -> Result<Self, Error> {
         let mut run = Run {
             pickle,
+            start,
             position: 0,
             stack: Vec::new(),
             marks: Vec::new(),
@@ -157,38 +155,38 @@ impl Machine {
 }
 
 impl Run<'_> {
-    fn damaged(&self, what: impl Into<String>) -> Problem {
-        Problem { offset: self.position, what: what.into(), refused: false }
+    fn damaged(&self, what: impl Into<String>) -> Error {
+        malformed(self.start + self.position as u64, what)
     }
 
-    fn refused(&self, what: impl Into<String>) -> Problem {
-        Problem { offset: self.position, what: what.into(), refused: true }
+    fn refused(&self, what: impl Into<String>) -> Error {
+        unsupported(self.start + self.position as u64, what)
     }
 
-    fn bytes(&mut self, len: usize) -> Result<&[u8], Problem> {
+    fn bytes(&mut self, len: usize) -> Result<&[u8], Error> {
         let end = self.position.checked_add(len).filter(|&end| end <= self.pickle.len());
         let end = end.ok_or_else(|| self.damaged(format!("the pickle ends inside {len} bytes")))?;
         let start = std::mem::replace(&mut self.position, end);
         Ok(&self.pickle[start..end])
     }
 
-    fn number<const N: usize>(&mut self) -> Result<[u8; N], Problem> {
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let bytes = self.bytes(N)?;
         Ok(std::array::from_fn(|i| bytes[i]))
     }
 
-    fn length<const N: usize>(&mut self) -> Result<usize, Problem> {
+    fn length<const N: usize>(&mut self) -> Result<usize, Error> {
         let bytes = self.number::<N>()?;
         let value = bytes.iter().rev().try_fold(0usize, |v, &b| Some(v.checked_mul(256)? + usize::from(b)));
         value.ok_or_else(|| self.damaged("a length beyond memory"))
     }
 
-    fn text(&mut self, len: usize) -> Result<String, Problem> {
+    fn text(&mut self, len: usize) -> Result<String, Error> {
         let bytes = self.bytes(len)?.to_vec();
         String::from_utf8(bytes).map_err(|_| self.damaged("a string that is not UTF-8"))
     }
 
-    fn line(&mut self) -> Result<String, Problem> {
+    fn line(&mut self) -> Result<String, Error> {
         let rest = &self.pickle[self.position..];
         let len = rest.iter().position(|&b| b == b'\n').ok_or_else(|| self.damaged("a line without end"))?;
         let line = self.text(len)?;
@@ -196,7 +194,7 @@ impl Run<'_> {
         Ok(line)
     }
 
-    fn pop(&mut self) -> Result<Built, Problem> {
+    fn pop(&mut self) -> Result<Built, Error> {
         // Nothing below a mark is for the taking.
         let floor = self.marks.last().copied().unwrap_or(0);
         if self.stack.len() <= floor {
@@ -205,7 +203,7 @@ impl Run<'_> {
         self.stack.pop().ok_or_else(|| self.damaged("the pickle's stack is empty"))
     }
 
-    fn pop_to_mark(&mut self) -> Result<Vec<Built>, Problem> {
+    fn pop_to_mark(&mut self) -> Result<Vec<Built>, Error> {
         let mark = self.marks.pop().ok_or_else(|| self.damaged("no mark on the pickle's stack"))?;
         Ok(self.stack.split_off(mark))
     }
@@ -215,7 +213,7 @@ impl Run<'_> {
         self.stack.push(Built::Object(self.objects.len() - 1));
     }
 
-    fn remember(&mut self, slot: usize) -> Result<(), Problem> {
+    fn remember(&mut self, slot: usize) -> Result<(), Error> {
         if slot > self.pickle.len() {
             return Err(self.damaged(format!("memo slot {slot}")));
         }
@@ -228,7 +226,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn recall(&mut self, slot: usize) -> Result<(), Problem> {
+    fn recall(&mut self, slot: usize) -> Result<(), Error> {
         let value = self.memo.get(slot).cloned().flatten();
         let value = value.ok_or_else(|| self.damaged(format!("memo slot {slot} is empty")))?;
         self.charge(&value)?;
@@ -237,7 +235,7 @@ impl Run<'_> {
     }
 
     /// Counts what copying a value takes.
-    fn charge(&mut self, value: &Built) -> Result<(), Problem> {
+    fn charge(&mut self, value: &Built) -> Result<(), Error> {
         fn size(value: &Built) -> usize {
             match value {
                 Built::Tuple(items) => 1 + items.iter().map(size).sum::<usize>(),
@@ -251,7 +249,7 @@ impl Run<'_> {
     }
 
     /// Runs one opcode; true at the last.
-    fn step(&mut self) -> Result<bool, Problem> {
+    fn step(&mut self) -> Result<bool, Error> {
         let [opcode] = self.number()?;
         match opcode {
             // PROTO and FRAME say nothing this machine needs.
@@ -262,21 +260,13 @@ impl Run<'_> {
             b'0' => drop(self.pop()?),
             b'}' => self.push_object(Object::Dict(Vec::new())),
             b']' => self.push_object(Object::List(Vec::new())),
-            b'q' => {
-                let slot = self.length::<1>()?;
-                self.remember(slot)?;
-            }
-            b'r' => {
-                let slot = self.length::<4>()?;
+            b'q' | b'r' => {
+                let slot = if opcode == b'q' { self.length::<1>()? } else { self.length::<4>()? };
                 self.remember(slot)?;
             }
             0x94 => self.remember(self.memo.len())?,
-            b'h' => {
-                let slot = self.length::<1>()?;
-                self.recall(slot)?;
-            }
-            b'j' => {
-                let slot = self.length::<4>()?;
+            b'h' | b'j' => {
+                let slot = if opcode == b'h' { self.length::<1>()? } else { self.length::<4>()? };
                 self.recall(slot)?;
             }
             b'c' => {
@@ -301,7 +291,7 @@ impl Run<'_> {
     }
 
     /// None, booleans, numbers and strings.
-    fn constant(&mut self, opcode: u8) -> Result<Built, Problem> {
+    fn constant(&mut self, opcode: u8) -> Result<Built, Error> {
         Ok(match opcode {
             b'N' => Built::None,
             0x88 => Built::Integer(1),
@@ -321,26 +311,17 @@ impl Run<'_> {
                 Built::Integer(i64::from_le_bytes(wide))
             }
             b'G' => Built::Float(f64::from_be_bytes(self.number()?)),
-            0x8c | b'U' => {
-                let len = self.length::<1>()?;
-                Built::Text(self.text(len)?)
-            }
-            b'X' | b'T' => {
-                let len = self.length::<4>()?;
-                Built::Text(self.text(len)?)
-            }
-            0x8d => {
-                let len = self.length::<8>()?;
+            0x8c | b'U' | b'X' | b'T' | 0x8d => {
+                let len = match opcode {
+                    0x8c | b'U' => self.length::<1>()?,
+                    0x8d => self.length::<8>()?,
+                    _ => self.length::<4>()?,
+                };
                 Built::Text(self.text(len)?)
             }
             // Bytes are of no use here, and harmless.
-            b'C' => {
-                let len = self.length::<1>()?;
-                self.bytes(len)?;
-                Built::None
-            }
-            b'B' => {
-                let len = self.length::<4>()?;
+            b'C' | b'B' => {
+                let len = if opcode == b'C' { self.length::<1>()? } else { self.length::<4>()? };
                 self.bytes(len)?;
                 Built::None
             }
@@ -351,7 +332,7 @@ impl Run<'_> {
         })
     }
 
-    fn push_global(&mut self, module: &str, name: &str) -> Result<(), Problem> {
+    fn push_global(&mut self, module: &str, name: &str) -> Result<(), Error> {
         let known = global(module, name).ok_or_else(|| {
             let shown = format!("{module}.{name}").escape_debug().to_string();
             self.refused(format!(
@@ -362,7 +343,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tuple(&mut self, opcode: u8) -> Result<(), Problem> {
+    fn tuple(&mut self, opcode: u8) -> Result<(), Error> {
         let items = match opcode {
             b')' => Vec::new(),
             b't' => self.pop_to_mark()?,
@@ -384,7 +365,7 @@ impl Run<'_> {
     }
 
     /// APPEND, APPENDS, SETITEM and SETITEMS.
-    fn fill(&mut self, opcode: u8) -> Result<(), Problem> {
+    fn fill(&mut self, opcode: u8) -> Result<(), Error> {
         let items = match opcode {
             b'a' => vec![self.pop()?],
             b's' => {
@@ -411,7 +392,7 @@ impl Run<'_> {
     }
 
     /// A call: only the few functions that make tensors and dictionaries.
-    fn reduce(&mut self) -> Result<(), Problem> {
+    fn reduce(&mut self) -> Result<(), Error> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (Built::Tuple(arguments), Built::Global(function)) = (arguments, function) else {
             return Err(self.damaged("a call of something that is no function"));
@@ -435,21 +416,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tensor(&self, arguments: &[Built]) -> Result<TensorRef, Problem> {
+    fn tensor(&self, arguments: &[Built]) -> Result<TensorRef, Error> {
         let bad = || self.damaged("a tensor whose storage, offset, shape or stride is none");
-        let [
-            Built::Storage(storage),
-            Built::Integer(offset),
-            Built::Tuple(shape),
-            Built::Tuple(stride),
-            rest @ ..,
-        ] = arguments
+        let [Built::Storage(storage), Built::Integer(offset), Built::Tuple(shape), rest @ ..] = arguments
         else {
             return Err(bad());
         };
+        let Some(Built::Tuple(stride)) = rest.first() else { return Err(bad()) };
         let mut storage = storage.clone();
         // The third version names the format of an untyped storage.
-        if let Some(Built::Global(Global::Format(dtype, stored))) = rest.get(2) {
+        if let Some(Built::Global(Global::Format(dtype, stored))) = rest.get(3) {
             (storage.dtype, storage.stored) = (*dtype, stored);
         }
         let unsigned = |values: &[Built]| -> Option<Vec<u64>> {
@@ -470,7 +446,7 @@ impl Run<'_> {
 
     /// BUILD: attributes of a dictionary (`_metadata` of a state dict), which
     /// are not needed; anything else with attributes is refused.
-    fn build(&mut self) -> Result<(), Problem> {
+    fn build(&mut self) -> Result<(), Error> {
         self.pop()?;
         match self.stack.last() {
             Some(Built::Object(_)) => Ok(()),
@@ -479,7 +455,7 @@ impl Run<'_> {
     }
 
     /// A persistent id: `('storage', type, key, location, values)`.
-    fn storage(&mut self) -> Result<(), Problem> {
+    fn storage(&mut self) -> Result<(), Error> {
         let id = self.pop()?;
         let Built::Tuple(parts) = &id else { return Err(self.damaged("a storage without description")) };
         let storage = match parts.as_slice() {

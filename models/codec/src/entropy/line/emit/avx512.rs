@@ -8,32 +8,26 @@
 
 use std::arch::x86_64::*;
 
+use crate::entropy::line::registers::{LANES, WIDE, load, mask_of, store};
+use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register, and of a tile.
-const WIDE: usize = 16;
-const LANES: usize = 32;
 /// Largest magnitude of a symbol, and symbols of a table.
 const LARGEST: i32 = 15;
 const SYMBOLS: i32 = 2 * LARGEST + 1;
 
-/// A tile to be written.
 #[derive(Debug)]
 pub(crate) struct Emission<'a> {
     pub cols: usize,
     pub levels: &'a [i16],
-    /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i32],
     pub row_classes: &'a [i32],
-    /// For each class its first table, and raw bits above bit 24.
     pub lookup: [u32; 64],
     /// Entries of 31 symbols for each table, with their signs and without.
     pub signed: &'a [u32],
     pub unsigned: &'a [u32],
     pub h0: i32,
     pub h1: i32,
-    /// Last steps whose signs the first states hold.
-    pub tail: usize,
 }
 
 /// Tables that are looked up in registers rather than in memory, at most: a gather takes as long as some six.
@@ -52,7 +46,6 @@ pub(crate) unsafe fn emit(job: &Emission<'_>, states: &mut [u32; LANES], buffer:
     unsafe { if few { emit_by::<true>(job, states, buffer) } else { emit_by::<false>(job, states, buffer) } }
 }
 
-/// As [`emit`], with few tables or not.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn emit_by<const FEW: bool>(
     job: &Emission<'_>,
@@ -71,7 +64,7 @@ unsafe fn emit_by<const FEW: bool>(
         pack::<FEW>(job, &mut packed, states);
         let per_row = job.cols.div_ceil(LANES);
         let entries =
-            |of: Half, _: bool| load_u32(&packed[of.row * per_row * LANES + of.first + WIDE * of.half..]);
+            |of: Half, _: bool| load(&packed[of.row * per_row * LANES + of.first + WIDE * of.half..]);
         push(job, entries, states, buffer)
     }
 }
@@ -86,7 +79,6 @@ struct Half {
 }
 
 impl Half {
-    /// Both halves of a step.
     #[inline(always)]
     fn both(cols: usize, row: usize, first: usize) -> [Self; 2] {
         let is_whole = first + LANES <= cols;
@@ -97,7 +89,6 @@ impl Half {
     }
 }
 
-/// What sixteen values push.
 #[derive(Clone, Copy)]
 struct Pushed {
     entry: __m512i,
@@ -119,14 +110,11 @@ unsafe fn pushed<const FEW: bool>(
     let (zero, one) = (_mm512_setzero_si512(), set(1));
     let level = load_levels(&job.levels[row * job.cols + first..(row + 1) * job.cols], mask, half);
     let tables = if unsigned { job.unsigned } else { job.signed };
-    // SAFETY: classes are there for whole steps.
-    let column = unsafe { _mm512_loadu_si512(job.classes[first + WIDE * half..][..WIDE].as_ptr().cast()) };
-    let class = _mm512_add_epi32(column, set(job.row_classes[row]));
+    let class = _mm512_add_epi32(load(&job.classes[first + WIDE * half..]), set(job.row_classes[row]));
     let class = _mm512_min_epi32(_mm512_max_epi32(class, zero), set(LAST_CLASS));
-    // SAFETY: `lookup` has 64 entries.
-    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
-    let low_half = _mm512_permutex2var_epi32(load(0), class, load(16));
-    let high_half = _mm512_permutex2var_epi32(load(32), class, load(48));
+    let table = &job.lookup;
+    let low_half = _mm512_permutex2var_epi32(load(table), class, load(&table[16..]));
+    let high_half = _mm512_permutex2var_epi32(load(&table[32..]), class, load(&table[48..]));
     let upper = _mm512_cmpge_epi32_mask(class, set(32));
     let found = _mm512_mask_blend_epi32(upper, low_half, high_half);
     let table = _mm512_add_epi32(_mm512_and_si512(found, set(0xff)), _mm512_and_si512(trellis, one));
@@ -180,7 +168,7 @@ fn among(tables: &[u32], table: __m512i, place: __m512i) -> __m512i {
 unsafe fn sign<const FEW: bool>(job: &Emission<'_>, states: &mut [u32; LANES]) {
     let per_row = job.cols.div_ceil(LANES);
     let total = job.row_classes.len() * per_row;
-    for back in 0..job.tail.min(total) {
+    for back in 0..TAIL.min(total) {
         let step = total - 1 - back;
         let (row, first) = (step / per_row, step % per_row * LANES);
         for of in Half::both(job.cols, row, first) {
@@ -195,16 +183,9 @@ unsafe fn sign<const FEW: bool>(job: &Emission<'_>, states: &mut [u32; LANES]) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn hold(states: &mut [u32], negative: __mmask16, back: usize) {
-    let signed = _mm512_or_si512(load_u32(states), _mm512_set1_epi32(1 << back));
-    let held = _mm512_mask_mov_epi32(load_u32(states), negative, signed);
+    let signed = _mm512_or_si512(load(states), _mm512_set1_epi32(1 << back));
+    let held = _mm512_mask_mov_epi32(load(states), negative, signed);
     store(states, held);
-}
-
-/// Lanes of a register that have a column in the step that starts there.
-#[inline]
-pub(super) fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
-    let left = (cols - first).saturating_sub(WIDE * half);
-    if left >= WIDE { __mmask16::MAX } else { (1 << left) - 1 }
 }
 
 /// Levels of a step, widened; zeros in lanes without a column.
@@ -233,10 +214,9 @@ unsafe fn pack<const FEW: bool>(job: &Emission<'_>, entries: &mut [u32], states:
                 let half = of.half;
                 let old = trellis[half];
                 // SAFETY: the same features as here.
-                let Pushed { entry, level, negative } =
-                    unsafe { pushed::<FEW>(job, of, back < job.tail, old) };
+                let Pushed { entry, level, negative } = unsafe { pushed::<FEW>(job, of, back < TAIL, old) };
                 store(&mut out[WIDE * half..], entry);
-                if back < job.tail {
+                if back < TAIL {
                     hold(&mut states[WIDE * half..], negative, back);
                 }
                 let machine = _mm512_and_si512(_mm512_sub_epi32(zero, _mm512_and_si512(old, one)), h0);
@@ -259,13 +239,13 @@ unsafe fn push(
     buffer: &mut [u16],
 ) -> usize {
     let set = |value: i32| _mm512_set1_epi32(value);
-    let mut held = [load_u32(&states[..]), load_u32(&states[WIDE..])];
+    let mut held = [load(&states[..]), load(&states[WIDE..])];
     let mut at = buffer.len();
     let mut back = 0;
     for row in (0..job.row_classes.len()).rev() {
         for first in (0..job.cols).step_by(LANES).rev() {
             let mut escapes = [0; 2];
-            let of_tail = back < job.tail;
+            let of_tail = back < TAIL;
             back += 1;
             let [low, high] = Half::both(job.cols, row, first);
             for of in [high, low] {
@@ -334,18 +314,4 @@ pub(super) fn put(buffer: &mut [u16], at: usize, mask: __mmask16, words: __m512i
         )
     };
     start
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn load_u32(list: &[u32]) -> __m512i {
-    // SAFETY: the slice is checked to hold sixteen.
-    unsafe { _mm512_loadu_si512(list[..WIDE].as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn store(list: &mut [u32], value: __m512i) {
-    // SAFETY: the slice is checked to hold sixteen.
-    unsafe { _mm512_storeu_si512(list[..WIDE].as_mut_ptr().cast(), value) }
 }

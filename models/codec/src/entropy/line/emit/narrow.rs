@@ -8,24 +8,18 @@
 
 use std::arch::x86_64::*;
 
-use super::avx512::{hold, load_levels, load_u32, mask_of, next_states, put, store};
+use super::avx512::{hold, load_levels, next_states, put};
+use crate::entropy::line::registers::{LANES, WIDE, load, mask_of, store};
+use crate::entropy::line::table::MAGNITUDES;
+use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register of states, and of a tile.
-const WIDE: usize = 16;
-const LANES: usize = 32;
-/// Magnitudes of a table, the last of them the escape.
-const MAGNITUDES: usize = 16;
-
-/// A tile to be written.
 #[derive(Debug)]
 pub(crate) struct Emission<'a> {
     pub cols: usize,
     pub levels: &'a [i16],
-    /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i16],
     pub row_classes: &'a [i32],
-    /// For each class its first table.
     pub lookup: [u32; 64],
     /// Frequency of each magnitude, by table; of sixteen tables at most.
     pub frequencies: &'a [[u16; MAGNITUDES]],
@@ -33,8 +27,6 @@ pub(crate) struct Emission<'a> {
     pub starts: &'a [[u16; MAGNITUDES]],
     pub h0: i16,
     pub h1: i16,
-    /// Last steps whose signs the first states hold.
-    pub tail: usize,
 }
 
 /// Writes a tile's words to the end of `buffer`, backwards; where they start.
@@ -61,7 +53,6 @@ pub(crate) unsafe fn emit(
     }
 }
 
-/// As [`emit`], of so many tables at most.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn emit_by<const TABLES: usize>(
     job: &Emission<'_>,
@@ -84,7 +75,7 @@ unsafe fn emit_by<const TABLES: usize>(
         pack::<TABLES>(job, &tables, packed, states);
         let entries = |step: Step, _: bool| {
             let own = &packed[step.row * per_row + step.first / LANES];
-            [load_u32(own), load_u32(&own[WIDE..])]
+            [load(own), load(&own[WIDE..])]
         };
         push(job, entries, states, buffer)
     }
@@ -154,7 +145,6 @@ fn among<const TABLES: usize>(tables: &[__m512i; 8], place: __m512i) -> __m512i 
     }
 }
 
-/// What the values of a step push.
 #[derive(Clone, Copy)]
 struct Pushed {
     /// Frequencies, in eleven bits, and first slots above bit 16, of either half of the lanes; below zero, escapes.
@@ -215,7 +205,7 @@ unsafe fn pushed<const TABLES: usize>(
 unsafe fn sign<const TABLES: usize>(job: &Emission<'_>, tables: &Tables, states: &mut [u32; LANES]) {
     let per_row = job.cols.div_ceil(LANES);
     let total = job.row_classes.len() * per_row;
-    for back in 0..job.tail.min(total) {
+    for back in 0..TAIL.min(total) {
         let step = total - 1 - back;
         let step = Step::new(job.cols, step / per_row, step % per_row * LANES);
         // SAFETY: the same features as here.
@@ -251,10 +241,10 @@ unsafe fn pack<const TABLES: usize>(
             let step = Step::new(job.cols, row, first);
             // SAFETY: the same features as here.
             let Pushed { entries, level, negative } =
-                unsafe { pushed::<TABLES>(job, tables, step, back < job.tail, trellis) };
+                unsafe { pushed::<TABLES>(job, tables, step, back < TAIL, trellis) };
             store(&mut out[..WIDE], entries[0]);
             store(&mut out[WIDE..], entries[1]);
-            if back < job.tail {
+            if back < TAIL {
                 hold_both(states, negative, back);
             }
             let odd = |bits: __m512i| _mm512_sub_epi16(zero, _mm512_and_si512(bits, one));
@@ -276,13 +266,13 @@ unsafe fn push(
     buffer: &mut [u16],
 ) -> usize {
     let set = |value: i32| _mm512_set1_epi32(value);
-    let mut held = [load_u32(&states[..]), load_u32(&states[WIDE..])];
+    let mut held = [load(&states[..]), load(&states[WIDE..])];
     let mut at = buffer.len();
     let mut back = 0;
     for row in (0..job.row_classes.len()).rev() {
         for first in (0..job.cols).step_by(LANES).rev() {
             let step = Step::new(job.cols, row, first);
-            let own = entries(step, back < job.tail);
+            let own = entries(step, back < TAIL);
             back += 1;
             let mut escapes = [0; 2];
             for half in [1, 0] {

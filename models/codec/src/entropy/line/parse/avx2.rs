@@ -5,11 +5,11 @@
 use std::arch::x86_64::*;
 
 use crate::entropy::line::parse::job::{Job, PADDING};
+use crate::entropy::line::registers::{load_half, store_half};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register.
 const WIDE: usize = 8;
 const PARTS: usize = 32 / WIDE;
 
@@ -55,12 +55,12 @@ pub(crate) unsafe fn values(job: &mut Job<'_>) -> Option<()> {
 fn entries(job: &mut Job<'_>) {
     for (row_class, row) in job.entries.rows() {
         for (classes, found) in job.classes.chunks_exact(WIDE).zip(row.chunks_exact_mut(WIDE)) {
-            let class = _mm256_add_epi32(load_i32(classes), _mm256_set1_epi32(row_class));
+            let class = _mm256_add_epi32(load_half(classes), _mm256_set1_epi32(row_class));
             let zero = _mm256_setzero_si256();
             let class = _mm256_min_epi32(_mm256_max_epi32(class, zero), _mm256_set1_epi32(LAST_CLASS));
             // SAFETY: a class is at most `LAST_CLASS` and `lookup` has 64 entries.
             let entry = unsafe { _mm256_i32gather_epi32::<4>(job.lookup.as_ptr().cast(), class) };
-            store_u32(found, entry);
+            store_half(found, entry);
         }
     }
 }
@@ -71,7 +71,6 @@ struct Lanes {
     trellis: [__m256i; PARTS],
 }
 
-/// Steps `from` to `to`.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     job: &mut Job<'_>,
@@ -79,8 +78,8 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     to: usize,
 ) -> Option<()> {
     let mut lanes = Lanes {
-        states: std::array::from_fn(|part| load(&job.states[WIDE * part..])),
-        trellis: std::array::from_fn(|part| load(&job.trellis[WIDE * part..])),
+        states: std::array::from_fn(|part| load_half(&job.states[WIDE * part..])),
+        trellis: std::array::from_fn(|part| load_half(&job.trellis[WIDE * part..])),
     };
     let (mut row, mut first) = (from / job.per_row, from % job.per_row * 32);
     for step in from..to {
@@ -102,8 +101,8 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
         }
     }
     for part in 0..PARTS {
-        store_u32(&mut job.states[WIDE * part..], lanes.states[part]);
-        store_u32(&mut job.trellis[WIDE * part..], lanes.trellis[part]);
+        store_half(&mut job.states[WIDE * part..], lanes.states[part]);
+        store_half(&mut job.trellis[WIDE * part..], lanes.trellis[part]);
     }
     Some(())
 }
@@ -136,7 +135,7 @@ unsafe fn one_step<const IN_TAIL: bool, const RAW: bool, const WHOLE: bool>(
             let bits = set((active >> (WIDE * part) & 0xff) as i32);
             masks[part] = _mm256_cmpeq_epi32(_mm256_and_si256(bits, each), each);
         }
-        let entry = load(&entries[WIDE * part..]);
+        let entry = load_half(&entries[WIDE * part..]);
         let state = lanes.states[part];
         let table = _mm256_add_epi32(
             _mm256_and_si256(entry, set(0xffff)),
@@ -198,7 +197,7 @@ unsafe fn one_step<const IN_TAIL: bool, const RAW: bool, const WHOLE: bool>(
         lanes.trellis[part] = chosen(new, old, masks[part]);
         if IN_TAIL {
             let kept = within(symbols[part], masks[part]);
-            store(&mut job.tail.symbols[job.total - 1 - step][WIDE * part..], kept);
+            store_half(&mut job.tail.symbols[job.total - 1 - step][WIDE * part..], kept);
         }
     }
     job.at = at;
@@ -229,27 +228,6 @@ fn bits_of(mask: __m256i) -> u32 {
     _mm256_movemask_ps(_mm256_castsi256_ps(mask)) as u32
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load(list: &[u32]) -> __m256i {
-    // SAFETY: the slice is checked to hold eight.
-    unsafe { _mm256_loadu_si256(list[..WIDE].as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_i32(list: &[i32]) -> __m256i {
-    // SAFETY: the slice is checked to hold eight.
-    unsafe { _mm256_loadu_si256(list[..WIDE].as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store(list: &mut [i32], value: __m256i) {
-    // SAFETY: the slice is checked to hold eight.
-    unsafe { _mm256_storeu_si256(list[..WIDE].as_mut_ptr().cast(), value) }
-}
-
 /// The low halves of sixteen levels, in their order.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -261,19 +239,12 @@ fn store_i16(list: &mut [i16], low: __m256i, high: __m256i) {
     unsafe { _mm256_storeu_si256(list[..2 * WIDE].as_mut_ptr().cast(), ordered) }
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_u32(list: &mut [u32], value: __m256i) {
-    // SAFETY: the slice is checked to hold eight.
-    unsafe { _mm256_storeu_si256(list[..WIDE].as_mut_ptr().cast(), value) }
-}
-
 /// The next words, one for every lane of the mask in order; others get any.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn expand(words: &[u16], at: usize, mask: u32) -> __m256i {
     // SAFETY: the slice is checked to hold eight.
     let taken = unsafe { _mm_loadu_si128(words[at..at + WIDE].as_ptr().cast()) };
-    let ranks = load(&RANKS[(mask & 0xff) as usize]);
+    let ranks = load_half(&RANKS[(mask & 0xff) as usize]);
     _mm256_permutevar8x32_epi32(_mm256_cvtepu16_epi32(taken), ranks)
 }

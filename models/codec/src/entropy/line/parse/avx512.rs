@@ -5,12 +5,10 @@
 use std::arch::x86_64::*;
 
 use crate::entropy::line::parse::job::{Job, PADDING};
+use crate::entropy::line::registers::{WIDE, load, store};
 use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS};
 use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
-
-/// Lanes of a register.
-const WIDE: usize = 16;
 
 /// Parses all values of a tile; where the words end too early, `None`.
 ///
@@ -40,22 +38,20 @@ pub(crate) unsafe fn values(job: &mut Job<'_>) -> Option<()> {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 fn entries(job: &mut Job<'_>) {
     let set = |value: i32| _mm512_set1_epi32(value);
-    // SAFETY: `lookup` has 64 entries.
-    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
-    let lookup = [load(0), load(16), load(32), load(48)];
+    let table = &job.lookup;
+    let lookup = [load(table), load(&table[16..]), load(&table[32..]), load(&table[48..])];
     for (row_class, row) in job.entries.rows() {
         for (classes, found) in job.classes.chunks_exact(WIDE).zip(row.chunks_exact_mut(WIDE)) {
-            let class = _mm512_add_epi32(load_i32(classes), set(row_class));
+            let class = _mm512_add_epi32(load(classes), set(row_class));
             let class = _mm512_min_epi32(_mm512_max_epi32(class, set(0)), set(LAST_CLASS));
             let low_half = _mm512_permutex2var_epi32(lookup[0], class, lookup[1]);
             let high_half = _mm512_permutex2var_epi32(lookup[2], class, lookup[3]);
             let high = _mm512_cmpge_epi32_mask(class, set(32));
-            store_u32(found, _mm512_mask_blend_epi32(high, low_half, high_half));
+            store(found, _mm512_mask_blend_epi32(high, low_half, high_half));
         }
     }
 }
 
-/// Steps `from` to `to`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
 unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     job: &mut Job<'_>,
@@ -65,10 +61,8 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
     let set = |value: i32| _mm512_set1_epi32(value);
     let one = set(1);
     let (h0, h1) = (set(job.h0), set(job.h1));
-    // SAFETY: the slice is checked to hold sixteen.
-    let load = |list: &[u32], at: usize| unsafe { _mm512_loadu_si512(list[at..at + WIDE].as_ptr().cast()) };
-    let mut states = [load(&job.states, 0), load(&job.states, WIDE)];
-    let mut trellis = [load(&job.trellis, 0), load(&job.trellis, WIDE)];
+    let mut states = [load(&job.states), load(&job.states[WIDE..])];
+    let mut trellis = [load(&job.trellis), load(&job.trellis[WIDE..])];
     let mut at = job.at;
     let (mut row, mut first) = (from / job.per_row, from % job.per_row * 32);
     for step in from..to {
@@ -82,7 +76,7 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
         let mut escapes = 0u32;
         for half in 0..2 {
             let mask = (active >> (16 * half)) as __mmask16;
-            let entry = load(entries, first + WIDE * half);
+            let entry = load(&entries[first + WIDE * half..]);
             let state = states[half];
             let table = _mm512_add_epi32(
                 _mm512_and_si512(entry, set(0xffff)),
@@ -165,32 +159,11 @@ unsafe fn range<const IN_TAIL: bool, const RAW: bool>(
         }
     }
     for half in 0..2 {
-        store_u32(&mut job.states[WIDE * half..], states[half]);
-        store_u32(&mut job.trellis[WIDE * half..], trellis[half]);
+        store(&mut job.states[WIDE * half..], states[half]);
+        store(&mut job.trellis[WIDE * half..], trellis[half]);
     }
     job.at = at;
     Some(())
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load_i32(list: &[i32]) -> __m512i {
-    // SAFETY: the slice is checked to hold sixteen.
-    unsafe { _mm512_loadu_si512(list[..WIDE].as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store(list: &mut [i32], value: __m512i) {
-    // SAFETY: the slice is checked to hold sixteen.
-    unsafe { _mm512_storeu_si512(list[..WIDE].as_mut_ptr().cast(), value) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn store_u32(list: &mut [u32], value: __m512i) {
-    // SAFETY: the slice is checked to hold sixteen.
-    unsafe { _mm512_storeu_si512(list[..WIDE].as_mut_ptr().cast(), value) }
 }
 
 /// The next words, one for every lane of the mask in order.

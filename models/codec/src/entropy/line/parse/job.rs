@@ -27,7 +27,6 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Room for them.
     pub fn new(row_classes: &[i32], per_row: usize) -> Self {
         let width = 32 * per_row;
         let (mut classes, mut starts) = (Vec::new(), Vec::with_capacity(row_classes.len()));
@@ -48,14 +47,12 @@ impl Entries {
         self.classes.iter().copied().zip(self.values.chunks_exact_mut(self.width.max(1)))
     }
 
-    /// The entries of a row.
     #[inline(always)]
     pub fn row(&self, row: usize) -> &[u32] {
         &self.values[self.starts[row]..][..self.width]
     }
 }
 
-/// A tile being parsed.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub cols: usize,
@@ -71,7 +68,6 @@ pub(crate) struct Job<'a> {
     pub slots: &'a [Slot],
     /// For each class: first slot of its first table, and raw bits above bit 24.
     pub lookup: [u32; 64],
-    /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i32],
     pub has_raw_bits: bool,
     pub entries: Entries,

@@ -11,7 +11,6 @@ use crate::entropy::line::table::{ESCAPE, SCALE, SCALE_BITS, Slot};
 use crate::entropy::line::tile::TAIL;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register.
 const WIDE: usize = 4;
 const PARTS: usize = 32 / WIDE;
 
@@ -64,7 +63,6 @@ struct Lanes {
     trellis: [uint32x4_t; PARTS],
 }
 
-/// Steps `from` to `to`.
 #[target_feature(enable = "neon")]
 fn range<const IN_TAIL: bool, const RAW: bool>(job: &mut Job<'_>, from: usize, to: usize) -> Option<()> {
     let mut lanes = Lanes {

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use crate::Error;
 use crate::entropy::lanes::{self, Writer, placed};
-use crate::entropy::model::{ESCAPE, Model, cost_q12, geometric_prior, unzigzag, zigzag};
+use crate::entropy::model::{ESCAPE, Model, cost_q12, geometric_prior};
 use crate::entropy::rans::{Decoder, LANES, RawReader, Recorder, Starts};
 use crate::entropy::scales::{CLASSES, FIRST_RAW_CLASS, ROW_CLASSES, Scales, WEIGHTS, prior, row_class};
 use crate::format::trinity::plan::{Plan, Scalars};
@@ -21,10 +21,10 @@ use crate::stage::transform::Transformer;
 use crate::stage::trellis::{Code, Costs, Decision, GROUPS, Points, Search, dead_zone_rounding, round};
 
 use blocks::{Blocks, by_block, by_frequency};
+use trinity_bits::golomb::{unzigzag, zigzag};
 
 /// Context of the row classes, after those of the values.
 const ROW_CONTEXT: usize = GROUPS * CLASSES;
-/// Context of the modes of blocks.
 const MODE_CONTEXT: usize = ROW_CONTEXT + 1;
 
 /// Values of a tile of which drift and error are noted, at most: more than a sample has, whose are asked for.
@@ -34,7 +34,7 @@ const SAMPLED: usize = 1 << 17;
 const SMALL: usize = 1 << 13;
 
 /// What both sides know before a coded row.
-struct State {
+pub(super) struct State {
     code: Code,
     points: Points,
     model: Model,
@@ -88,8 +88,13 @@ impl State {
         }
     }
 
-    /// Expects the class of a row that is by so many classes above the last one.
-    fn louder(&mut self, classes: i32) {
+    /// Coded rows that are taken at a time.
+    pub(super) fn batch(&self) -> usize {
+        self.transformer.batch()
+    }
+
+    /// Expects the class of a row that is by so many classes above the last one, as far as is known.
+    pub(super) fn louder(&mut self, classes: i32) {
         self.row_class = (self.row_class + classes).clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
     }
 
@@ -147,9 +152,8 @@ fn predict(coefficients: &mut [f32], above: &[f32], prediction: f32) {
     }
 }
 
-/// The encoder of one tile.
 pub struct TileEncoder {
-    state: State,
+    pub(super) state: State,
     /// Where the state machine of each lane stands.
     lanes: [u8; LANES],
     decision: Decision,
@@ -184,7 +188,7 @@ impl TileEncoder {
         let width = coded_width(plan, cols);
         let padded = cols.next_multiple_of(plan.transform.width());
         let state = State::new(plan, scalars, rows, padded, width);
-        let batch = state.transformer.batch();
+        let batch = state.batch();
         Self {
             costs: state.model.contexts.iter().map(|c| symbol_costs(&c.starts, lambda)).collect(),
             state,
@@ -207,21 +211,8 @@ impl TileEncoder {
     /// Weighs bits against squared steps by another `lambda` from here on.
     pub fn weigh(&mut self, lambda: f32) {
         self.lambda = lambda;
-        let contexts = &self.state.model.contexts;
-        self.costs
-            .iter_mut()
-            .zip(contexts.iter())
-            .for_each(|(costs, c)| *costs = symbol_costs(&c.starts, lambda));
-    }
-
-    /// The next row is by so many classes above the last one, as far as is known.
-    pub fn louder(&mut self, classes: i32) {
-        self.state.louder(classes);
-    }
-
-    /// Coded rows that are taken at a time.
-    pub fn batch(&self) -> usize {
-        self.state.transformer.batch()
+        let contexts = self.state.model.contexts.iter();
+        self.costs = contexts.map(|c| symbol_costs(&c.starts, lambda)).collect();
     }
 
     /// Codes some coded rows of `values`, a batch or the last of them, and
@@ -250,7 +241,6 @@ impl TileEncoder {
         }
     }
 
-    /// Codes row `row` of the batch.
     #[inline(always)]
     fn row(&mut self, row: usize) {
         let (prediction, inverse_step, width) = (self.state.prediction, self.inverse_step, self.state.width);
@@ -291,7 +281,7 @@ impl TileEncoder {
         let size = rounded as f32 * self.rounding_bias;
         let before = (self.rows > 0).then_some(self.state.row_class);
         let class = row_class(size, expected, self.targets.len(), before);
-        let difference = zigzag(class - self.state.row_class);
+        let difference = zigzag(class - self.state.row_class) as usize;
         let symbol = difference.min(ESCAPE);
         let context = &mut self.state.model.contexts[ROW_CONTEXT];
         let range = context.starts.range(symbol);
@@ -351,16 +341,14 @@ impl TileEncoder {
     }
 }
 
-/// The decoder of one tile.
 pub struct TileDecoder<'a> {
-    state: State,
+    pub(super) state: State,
     /// Blocks that are predicted from one another, if any are.
     blocks: Option<Box<Blocks>>,
     reader: lanes::Reader<'a>,
 }
 
 impl<'a> TileDecoder<'a> {
-    /// Opens the bytes of one tile.
     pub fn new(
         plan: &Plan,
         scalars: &Scalars,
@@ -374,16 +362,6 @@ impl<'a> TileDecoder<'a> {
         let (symbols, raw) = (Decoder::new(bytes, state.lanes)?, RawReader::new(bytes));
         let reader = lanes::Reader { symbols, raw, states: [0; LANES] };
         Ok(Self { state, blocks: Blocks::new(plan, padded), reader })
-    }
-
-    /// The next row is by so many classes above the last one, as far as is known.
-    pub fn louder(&mut self, classes: i32) {
-        self.state.louder(classes);
-    }
-
-    /// Coded rows that are taken at a time.
-    pub fn batch(&self) -> usize {
-        self.state.transformer.batch()
     }
 
     /// Decodes the next coded rows into `values`: a batch, or the last of them.
@@ -415,7 +393,7 @@ impl<'a> TileDecoder<'a> {
         let class = if symbol == ESCAPE {
             self.reader.raw.get(7) as i32 - 64
         } else {
-            self.state.row_class + unzigzag(symbol)
+            self.state.row_class + unzigzag(symbol as u32)
         };
         self.state.row_class = class.clamp(*ROW_CLASSES.start(), *ROW_CLASSES.end());
         self.state.classify();
@@ -437,7 +415,6 @@ impl<'a> TileDecoder<'a> {
         self.reader.check()
     }
 
-    /// Whether the tile was complete.
     pub fn finish(&self) -> Result<(), Error> {
         self.reader.finish()
     }

@@ -8,7 +8,7 @@
 use crate::Error;
 use crate::entropy::binary::{Decoder, Encoder, Probability};
 use crate::format::trinity::plan::{Plan, Scalars};
-use crate::format::trinity::tiles::coded::{Coded, coded_width};
+use crate::format::trinity::tiles::coded::{Coded, coded_width, rows_of};
 use crate::stage::transform::Transformer;
 use crate::stage::trellis::{MAX_LEVEL, Points};
 
@@ -156,23 +156,18 @@ pub fn decode(
     count: usize,
     bytes: &[u8],
 ) -> Result<Vec<f32>, Error> {
-    let width = coded_width(plan, cols);
-    let mut transformer = Transformer::new(plan.transform, 1, cols.next_multiple_of(plan.transform.width()));
     let points = Points::new(&scalars.centroids);
     let (mut bits, mut contexts) = (Decoder::new(bytes), Contexts::default());
-    let mut above = vec![0; width];
-    let mut coefficients = vec![0.0; width];
-    let mut values = vec![0.0; count * width];
-    for values in values.chunks_exact_mut(width) {
+    let mut above = vec![0; coded_width(plan, cols)];
+    let values = rows_of(plan, cols, count, |coefficients| {
         let mut left = 0;
-        for (level, coefficient) in above.iter_mut().zip(&mut coefficients) {
+        for (level, coefficient) in above.iter_mut().zip(coefficients) {
             *level = contexts.level(&mut bits, left, *level, 0);
             left = *level;
             *coefficient = points.value(*level, scalars.step);
         }
-        bits.check()?;
-        transformer.inverse(&coefficients, values);
-    }
+        bits.check()
+    })?;
     bits.finish()?;
     Ok(values)
 }

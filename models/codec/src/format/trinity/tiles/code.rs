@@ -13,7 +13,7 @@ use crate::stage::feedback::Feedback;
 use crate::stage::means::{MeanOf, Means};
 use crate::stage::row_scales::RowScales;
 use crate::stage::trellis::Decision;
-use trinity_numeric::simd::{self, Kernel};
+use trinity_numeric::simd::Kernel;
 
 /// One tile of a matrix to be coded; the second result is its reconstruction.
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ impl Kernel for EncodeTile<'_> {
             return (after(&means, coded), recon);
         }
         let mut encoder = TileEncoder::new(plan, scalars, decision, tile.rows.div_ceil(height), tile.cols);
-        let batch = height * encoder.batch();
+        let batch = height * encoder.state.batch();
         let mut buffer = vec![0.0; batch * width];
         // What became of the rows before, where it matters.
         let mut errors: Vec<f32> = Vec::new();
@@ -70,7 +70,7 @@ impl Kernel for EncodeTile<'_> {
             }
             means.add(-1.0, first, width, step, buffer);
             if let Some(scales) = scales.filter(|_| first > 0) {
-                encoder.louder(scales.louder(tile.row + first));
+                encoder.state.louder(scales.louder(tile.row + first));
             }
             encoder.rows(buffer);
             means.add(1.0, first, width, step, buffer);
@@ -179,13 +179,13 @@ impl Kernel for DecodeTile<'_> {
             return Ok(recon);
         }
         let mut decoder = TileDecoder::new(plan, scalars, tile.rows.div_ceil(height), tile.cols, bytes)?;
-        let batch = height * decoder.batch();
+        let batch = height * decoder.state.batch();
         let mut buffer = vec![0.0; batch * width];
         for first in (0..tile.rows).step_by(batch) {
             let rows = (tile.rows - first).min(batch).next_multiple_of(height);
             let buffer = &mut buffer[..rows * width];
             if let Some(scales) = scales.filter(|_| first > 0) {
-                decoder.louder(scales.louder(tile.row + first));
+                decoder.state.louder(scales.louder(tile.row + first));
             }
             decoder.rows(buffer)?;
             means.add(1.0, first, width, scalars.step, buffer);
@@ -202,6 +202,7 @@ mod tests {
     use crate::search::profile::Profile;
     use crate::stage::trellis::Centroids;
     use trinity_numeric::random::Lcg;
+    use trinity_numeric::simd;
 
     #[test]
     fn wide_and_narrow_copies_give_the_same_bits() {

@@ -1,9 +1,11 @@
 //! What the coders of tiles share: the result, and how levels are weighed.
 
+use crate::Error;
 use crate::bits::Bits;
 use crate::entropy::model::{ESCAPE, cost_q12};
 use crate::entropy::rans::{LANES, Starts};
 use crate::format::trinity::plan::Plan;
+use crate::stage::transform::Transformer;
 use crate::stage::trellis::{Code, Costs, MAX_TARGET, UNIT};
 
 /// What an encoded tile is and how it came out.
@@ -67,4 +69,21 @@ pub fn note_drift(
 /// Values of a coded row over `cols` columns.
 pub fn coded_width(plan: &Plan, cols: usize) -> usize {
     cols.next_multiple_of(plan.transform.width()) * plan.transform.height()
+}
+
+/// The values of `count` coded rows over `cols` columns, the coefficients of each as `read` leaves them.
+pub fn rows_of(
+    plan: &Plan,
+    cols: usize,
+    count: usize,
+    mut read: impl FnMut(&mut [f32]) -> Result<(), Error>,
+) -> Result<Vec<f32>, Error> {
+    let width = coded_width(plan, cols);
+    let mut transformer = Transformer::new(plan.transform, 1, cols.next_multiple_of(plan.transform.width()));
+    let (mut coefficients, mut values) = (vec![0.0; width], vec![0.0; count * width]);
+    for values in values.chunks_exact_mut(width) {
+        read(&mut coefficients)?;
+        transformer.inverse(&coefficients, values);
+    }
+    Ok(values)
 }

@@ -2,12 +2,11 @@
 //! many bits as the largest takes. Nothing writes it any more: no profile gained by it.
 
 use crate::Error;
-use crate::entropy::model::unzigzag;
 use crate::entropy::rans::RawReader;
 use crate::format::trinity::plan::{Plan, Scalars};
-use crate::format::trinity::tiles::coded::coded_width;
-use crate::stage::transform::Transformer;
+use crate::format::trinity::tiles::coded::{coded_width, rows_of};
 use crate::stage::trellis::Points;
+use trinity_bits::golomb::unzigzag;
 
 /// Bits of the widest level: a sign and those of the largest magnitude.
 const MAX_BITS: u32 = 24;
@@ -27,16 +26,13 @@ pub fn decode(
         return Err(Error::Damaged { what: "levels have 1 to 24 bits" });
     }
     raw.expect_bits(u64::from(bits) * (count * width) as u64)?;
-    let mut transformer = Transformer::new(plan.transform, 1, cols.next_multiple_of(plan.transform.width()));
     let points = Points::new(&scalars.centroids);
-    let mut coefficients = vec![0.0; width];
-    let mut values = vec![0.0; count * width];
-    for values in values.chunks_exact_mut(width) {
-        for coefficient in &mut coefficients {
-            *coefficient = points.value(unzigzag(raw.get(bits) as usize), scalars.step);
+    let values = rows_of(plan, cols, count, |coefficients| {
+        for coefficient in coefficients {
+            *coefficient = points.value(unzigzag(raw.get(bits)), scalars.step);
         }
-        transformer.inverse(&coefficients, values);
-    }
+        Ok(())
+    })?;
     raw.finish(0)?;
     Ok(values)
 }

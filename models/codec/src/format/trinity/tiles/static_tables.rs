@@ -7,7 +7,7 @@
 
 use crate::Error;
 use crate::entropy::lanes::{self, Writer, context, symbol};
-use crate::entropy::model::{Context, ESCAPE, SYMBOLS, contexts, cost_q12, ranges, unzigzag, zigzag};
+use crate::entropy::model::{Context, ESCAPE, SYMBOLS, contexts, cost_q12, ranges};
 use crate::entropy::rans::{
     Decoder, LANES, RawReader, RawWriter, Starts, escape_bits, get_escape, packed, put_escape,
 };
@@ -18,10 +18,10 @@ use crate::format::trinity::tiles::coded::{self, Coded, coded_width, note_drift,
 use crate::stage::transform::Transformer;
 use crate::stage::trellis::Decision;
 use crate::stage::trellis::{Code, Costs, GROUPS, MAX_TARGET, Points, Search};
+use trinity_bits::golomb::{unzigzag, zigzag};
 
 /// Values of a block, about; a whole number of coded rows.
 pub const BLOCK_VALUES: usize = 1 << 14;
-/// Contexts of a tile.
 const CONTEXTS: usize = GROUPS * CLASSES;
 /// Ranges are sent with this many bits less than they are used with.
 const COARSE: u32 = 5;
@@ -32,7 +32,6 @@ const ROUNDING: f32 = 0.40;
 /// Where every lane's state machine stands at the start of a row.
 const START: [u8; LANES] = [0; LANES];
 
-/// Rows of a block.
 fn block_rows(width: usize) -> usize {
     BLOCK_VALUES.div_ceil(width.max(1))
 }
@@ -45,7 +44,6 @@ struct Signalled {
 }
 
 impl Signalled {
-    /// Classes of a row's values.
     #[inline(always)]
     fn classes(&self, row: usize, out: &mut [u8]) {
         let row = self.rows[row] + UNIT_CLASS;
@@ -64,7 +62,7 @@ fn put_classes(raw: &mut RawWriter, classes: &[i32]) {
     let mut before = 0;
     for &class in classes {
         let difference = zigzag(class - before);
-        raw.put(difference.min(15) as u32, 4);
+        raw.put(difference.min(15), 4);
         if difference >= 15 {
             raw.put((class + 64) as u32, 7);
         }
@@ -78,7 +76,7 @@ fn get_classes(raw: &mut RawReader<'_>, count: usize) -> Result<Vec<i32>, Error>
     raw.expect_bits(4 * count as u64)?;
     Ok((0..count)
         .map(|_| {
-            let difference = raw.get(4) as usize;
+            let difference = raw.get(4);
             before = if difference == 15 {
                 raw.get(7) as i32 - 64
             } else {
@@ -191,7 +189,6 @@ pub fn encode(
     coded
 }
 
-/// The state machine of a plan.
 fn machine(plan: &Plan) -> Code {
     Code::new(plan.log2_states).unwrap_or_else(|| unreachable!("plans are checked when made or read"))
 }

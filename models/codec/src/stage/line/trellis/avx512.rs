@@ -7,13 +7,10 @@
 
 use std::arch::x86_64::*;
 
+use crate::entropy::line::registers::{LANES, WIDE, load, mask_of};
+use crate::entropy::line::table::MAGNITUDES;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register, and of a tile.
-const WIDE: usize = 16;
-const LANES: usize = 32;
-/// Magnitudes of a table, the last of them the escape.
-const MAGNITUDES: usize = 16;
 /// Tables that are looked up in registers rather than in memory, at most.
 const FEW: usize = 6;
 /// Steps after which costs are taken from the least of them: they grow by less than 2^25 a step, and a path that
@@ -22,16 +19,13 @@ const SETTLED: usize = 8;
 /// Where the lanes whose even level is zero stand among the decisions of a step, for either quantizer.
 const ZEROS: i32 = 8;
 
-/// Rows to search.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub cols: usize,
     /// What levels are to come near, in the units of the tile.
     pub targets: &'a [i32],
-    /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i32],
     pub row_classes: &'a [i32],
-    /// For each class its first table, and raw bits above bit 24.
     pub lookup: [u32; 64],
     pub has_raw_bits: bool,
     /// What magnitudes cost, by table.
@@ -76,13 +70,6 @@ pub(crate) unsafe fn search<const S: usize, const H0: i32, const H1: i32>(
     }
 }
 
-/// Lanes of a register that have a column in the step that starts there.
-#[inline]
-fn mask_of(cols: usize, first: usize, half: usize) -> __mmask16 {
-    let left = (cols - first).saturating_sub(WIDE * half);
-    if left >= WIDE { __mmask16::MAX } else { (1 << left) - 1 }
-}
-
 /// Targets of a step; zeros in lanes without a column.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -102,9 +89,8 @@ unsafe fn forward<const S: usize, const H0: i32, const H1: i32, const RAW: bool,
 ) -> __m512i {
     let set = |value: i32| _mm512_set1_epi32(value);
     let (zero, never) = (_mm512_setzero_si512(), set(job.never));
-    // SAFETY: `lookup` has 64 entries.
-    let load = |at: usize| unsafe { _mm512_loadu_si512(job.lookup[at..at + WIDE].as_ptr().cast()) };
-    let lookup = [load(0), load(16), load(32), load(48)];
+    let table = &job.lookup;
+    let lookup = [load(table), load(&table[16..]), load(&table[32..]), load(&table[48..])];
     let zero_rates: [i32; WIDE] =
         std::array::from_fn(|table| job.rates.get(table).map_or(0, |rates| rates[0]));
     // SAFETY: sixteen of them.

@@ -8,12 +8,10 @@
 
 use std::arch::x86_64::*;
 
+use crate::entropy::line::registers::LANES;
+use crate::entropy::line::table::MAGNITUDES;
 use crate::format::line::plan::LAST_CLASS;
 
-/// Lanes of a register, and of a tile.
-const LANES: usize = 32;
-/// Magnitudes of a table, the last of them the escape.
-const MAGNITUDES: usize = 16;
 /// The most that a magnitude may cost here: a step then adds at most 2^12 to the least cost of a state, with the square
 /// of the 32 units that a level is off.
 pub(crate) const DEAREST: i32 = (1 << 12) - 32 * 32;
@@ -28,16 +26,13 @@ const NEAR: i16 = 127;
 /// Bits of a decision that say whether the even level of either quantizer is zero; those below are the states'.
 const ZEROS: u32 = 8;
 
-/// Rows to search.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub cols: usize,
     /// What levels are to come near, in the units of the tile.
     pub targets: &'a [i32],
-    /// Classes of columns with everything but the row's added, for whole steps.
     pub classes: &'a [i16],
     pub row_classes: &'a [i32],
-    /// For each class its first table.
     pub lookup: [u32; 64],
     /// What magnitudes cost, by table, at most [`DEAREST`]; of eight pairs at most.
     pub rates: &'a [[i32; MAGNITUDES]],

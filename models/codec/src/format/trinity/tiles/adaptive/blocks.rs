@@ -44,7 +44,6 @@ impl Blocks {
         }))
     }
 
-    /// How many make a coded row.
     pub fn count(&self) -> usize {
         self.modes.len()
     }
