@@ -59,7 +59,6 @@ pub struct Source {
 }
 
 impl Calibration {
-    /// Fits a recording.
     pub fn from_recording(recording: &Recording) -> Result<Self, Error> {
         let copy = |direction: &str| -> Option<Measured> {
             recording

@@ -23,7 +23,6 @@ pub struct Inventory {
     pub gpus: Vec<GpuInventory>,
 }
 
-/// One GPU.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct GpuInventory {
     pub ordinal: usize,
@@ -49,7 +48,6 @@ pub struct Power {
     pub max_video_clock_mhz: u32,
 }
 
-/// One line of NVDEC's abilities.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct DecodeCapability {
     pub standard: Standard,
@@ -59,7 +57,6 @@ pub struct DecodeCapability {
     pub capabilities: nvdec::Capabilities,
 }
 
-/// One line of NVENC's abilities.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct EncodeCapability {
     pub standard: Standard,

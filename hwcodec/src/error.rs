@@ -15,7 +15,6 @@ pub enum Error {
     /// A library without a function we need: older than we know how to talk to.
     #[error("{library} has no function {function}: the driver is too old")]
     OldDriver { library: &'static str, function: &'static str },
-    /// The driver answered with an error.
     #[error("{call} failed: {code} ({meaning})")]
     Cuda { call: &'static str, code: i32, meaning: String },
     /// The GPU went away (a reset, an ECC error, a crashed kernel): nothing on it can be trusted any more.
@@ -26,22 +25,17 @@ pub enum Error {
         "{call} needs {needed_mib} MiB of GPU memory, {free_mib} MiB are free; another process may hold the rest"
     )]
     OutOfMemory { call: &'static str, needed_mib: u64, free_mib: u64 },
-    /// The engine does not take this kind of stream.
     #[error("{engine} of {gpu} does not take {what}")]
     Unsupported { engine: &'static str, gpu: String, what: String },
-    /// The stream could not be decoded.
     #[error("corrupt stream: {what}")]
     CorruptStream { what: String },
-    /// This GPU has no encoder.
     #[error("{gpu} has no NVENC engine (opening a session answers: {meaning})")]
     NoEncoder { gpu: String, meaning: String },
-    /// NVENC answered with an error.
     #[error("{call} failed with NVENC status {code} ({meaning})")]
     Nvenc { call: &'static str, code: u32, meaning: &'static str },
     /// nvCOMP is not installed, or is a version with another interface.
     #[error("nvCOMP cannot be used: {reason} ({library} is looked for)")]
     NoNvcomp { library: &'static str, reason: String },
-    /// nvCOMP answered with an error.
     #[error("{call} failed with nvCOMP status {status}")]
     Nvcomp { call: &'static str, status: i32 },
     /// No framework behind the interpreter, or one that failed.

@@ -103,7 +103,7 @@ fn engine_model(
         .into_iter()
         .map(|unseen| (unseen.predicted_s / unseen.point.seconds_per_picture.median - 1.0).abs())
         .collect();
-    let errors: Vec<f64> = single.iter().map(|p| all.error_at(p)).collect();
+    let errors: Vec<f64> = single.iter().map(|p| all.engine.residual(p).abs()).collect();
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len().max(1) as f64;
     Ok(EngineModel {
         standard,
@@ -200,12 +200,6 @@ const OVERLAPS: [f64; 5] = [1.5, 2.0, 3.0, 4.0, 6.0];
 struct Regression {
     engine: Engine,
     coefficients: [Coefficient; 3],
-}
-
-impl Regression {
-    fn error_at(&self, point: &EnginePoint) -> f64 {
-        self.engine.residual(point).abs()
-    }
 }
 
 /// The overlap whose best coefficients leave the least.

@@ -53,12 +53,10 @@ impl Gemm {
         (0..count).try_for_each(|_| self.blas.launch(&self.product))
     }
 
-    /// Waits for everything queued.
     pub fn wait(&self) -> Result<(), Error> {
         self.blas.stream.synchronize().during("cuStreamSynchronize")
     }
 
-    /// Seconds that so many products take.
     pub fn products_s(&self, count: usize) -> Result<f64, Error> {
         wall_s(|| self.launch(count).and_then(|()| self.wait()))
     }

@@ -35,7 +35,6 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens GPU `ordinal`.
     pub fn open(ordinal: usize) -> Result<Self, Error> {
         if !driver_present() {
             return Err(Error::NoDriver { library: "libcuda.so.1" });
@@ -59,7 +58,6 @@ impl Gpu {
         Ok(result::device::get_count().during("cuDeviceGetCount")?.max(0) as usize)
     }
 
-    /// The GPU's name as the driver gives it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -102,7 +100,6 @@ impl Gpu {
         Ok(())
     }
 
-    /// libnvcuvid, for this machine.
     pub fn cuvid(&self) -> Result<Arc<Cuvid>, Error> {
         Ok(Arc::new(Cuvid::load(LIBNVCUVID)?))
     }

@@ -2,7 +2,6 @@
 
 use cudarc::driver::LaunchConfig;
 
-/// Blocks of so many threads, in a row.
 pub(crate) fn grid(blocks: u32, threads: u32) -> LaunchConfig {
     LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (threads, 1, 1), shared_mem_bytes: 0 }
 }

@@ -62,7 +62,6 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Bytes of a sample in memory.
     pub fn sample_bytes(&self) -> usize {
         if self.depth > 8 { 2 } else { 1 }
     }
@@ -259,7 +258,6 @@ impl Session {
         Ok(self.state.pictures)
     }
 
-    /// Decodes a stream into frames on the host.
     pub fn decode_to_frames(&mut self, stream: &[u8]) -> Result<Vec<Frame>, Error> {
         let packets = access_units(stream, self.state.standard);
         let mut frames = Vec::new();

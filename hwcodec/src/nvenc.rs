@@ -39,7 +39,6 @@ pub struct Capabilities {
     pub ten_bit: bool,
 }
 
-/// An open encode session on one GPU.
 pub struct Session {
     nvenc: Arc<Nvenc>,
     encoder: *mut c_void,
@@ -110,7 +109,6 @@ impl Session {
         }
     }
 
-    /// What the engine can do for a standard.
     pub fn capabilities(&self, standard: Standard) -> Result<Capabilities, Error> {
         let ask = |what: u32| -> Result<i32, Error> {
             let mut param =

@@ -75,7 +75,6 @@ impl Green {
         Ok(Self { multiprocessors, stream, green })
     }
 
-    /// How many they are.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }

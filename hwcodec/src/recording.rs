@@ -67,7 +67,6 @@ pub struct EnginePoint {
     pub depth: u32,
     pub width: u32,
     pub height: u32,
-    /// Coded bits a value.
     pub bits_per_value: f64,
     pub sessions: u32,
     /// Pictures in one repetition, all sessions together.
@@ -86,7 +85,6 @@ impl EnginePoint {
         f64::from(self.width) * f64::from(self.height) * planes
     }
 
-    /// Coded bits of a picture.
     pub fn bits(&self) -> f64 {
         self.values() * self.bits_per_value
     }
@@ -220,14 +218,12 @@ fn iso_date(days: i64) -> String {
 }
 
 impl Recording {
-    /// Reads a recording.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bad = |reason: String| Error::BadFile { file: path.display().to_string(), reason };
         let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
         Self::parse(&text).map_err(bad)
     }
 
-    /// Out of JSON text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let recording: Self = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if recording.format != FORMAT {

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct SoftwareCodec {
     /// States of the trellis that the encoder searches.
     pub states: u32,
-    /// Multiprocessors of the GPU.
     pub multiprocessors: u32,
     pub bits_per_value: f64,
     /// Of each multiprocessor; bounds are the least and the most over all counts.

@@ -102,7 +102,6 @@ impl Random {
 /// Something that turns frames into an Annex B stream and the reconstruction.
 pub type Encoder<'e> = dyn Fn(&Spec, &[Frame]) -> Result<(Vec<u8>, Vec<Frame>), String> + Sync + 'e;
 
-/// Makes a stream.
 pub fn make(spec: Spec, seed: u64, encoder: &Encoder<'_>) -> Result<TestStream, Error> {
     let frames = weight_like(&spec, seed);
     let start = std::time::Instant::now();

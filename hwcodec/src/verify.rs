@@ -28,7 +28,6 @@ pub fn grid() -> Vec<Spec> {
     specs
 }
 
-/// What became of one stream.
 enum Verdict {
     Equal,
     Refused,
@@ -79,7 +78,6 @@ fn describe(spec: &Spec) -> String {
     format!("{} {chroma:?} {depth} bit {width}×{height} QP {qp}", standard.name())
 }
 
-/// Says where two sequences first differ.
 pub fn first_difference(ours: &[Frame], theirs: &[Frame]) -> Option<String> {
     if ours.len() != theirs.len() {
         return Some(format!("{} pictures expected, {} decoded", ours.len(), theirs.len()));

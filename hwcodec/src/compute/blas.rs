@@ -29,7 +29,6 @@ pub(crate) struct Product {
     pub y: u64,
 }
 
-/// A handle with its stream and workspace.
 #[derive(Debug)]
 pub(crate) struct Blas {
     handle: blas_sys::cublasHandle_t,
@@ -39,7 +38,6 @@ pub(crate) struct Blas {
 }
 
 impl Blas {
-    /// Opens cuBLAS on a stream of `gpu`.
     pub fn open(gpu: &Gpu, stream: Arc<CudaStream>) -> Result<Self, Error> {
         // SAFETY: only tries to dlopen the libraries.
         let (plain, light) =
@@ -246,12 +244,7 @@ fn status(call: &'static str, code: i32) -> Error {
 /// Uniform in [-1, 1), as bf16 bits: power and speed depend on the data.
 pub(crate) fn random_bf16(count: usize, seed: u64) -> Vec<u16> {
     let mut lcg = Lcg(seed);
-    (0..count)
-        .map(|_| {
-            let unit = 2.0 * lcg.uniform() - 1.0;
-            (unit.to_bits() >> 16) as u16
-        })
-        .collect()
+    (0..count).map(|_| ((2.0 * lcg.uniform() - 1.0).to_bits() >> 16) as u16).collect()
 }
 
 #[cfg(test)]

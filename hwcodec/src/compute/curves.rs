@@ -7,7 +7,6 @@ use crate::stats::{Measured, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The compute part of a calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputeModel {
@@ -65,7 +64,6 @@ pub struct Points {
     pub spread: f64,
 }
 
-/// Rate of one operand type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperandRate {
@@ -137,7 +135,6 @@ pub struct Named {
 }
 
 impl ComputeModel {
-    /// The curves of a recording.
     pub fn of(compute: &Compute) -> Self {
         let launch = |how: &str| {
             let point = compute.launches.iter().find(|l| l.how == how)?;
@@ -410,18 +407,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn load(what: &str, duty: f64, flop_per_s: f64, bytes_per_s: f64, clock: f64) -> LoadPoint {
-        let power_w =
-            100.0 + 50.0 * duty + 0.5e-12 * (clock / 2000.0).powf(1.5) * flop_per_s + 60e-12 * bytes_per_s;
-        LoadPoint {
-            what: what.into(),
-            duty,
-            seconds: 1.0,
-            flop_per_s,
-            bytes_per_s,
-            power_w,
-            sm_clock_mhz: clock,
-        }
+    fn load(what: &str, duty: f64, flop_per_s: f64, bytes_per_s: f64, sm_clock_mhz: f64) -> LoadPoint {
+        let clock = (sm_clock_mhz / 2000.0).powf(1.5);
+        let power_w = 100.0 + 50.0 * duty + 0.5e-12 * clock * flop_per_s + 60e-12 * bytes_per_s;
+        LoadPoint { what: what.into(), duty, seconds: 1.0, flop_per_s, bytes_per_s, power_w, sm_clock_mhz }
     }
 
     /// Loads that tell all but what a lower clock saves.
@@ -436,15 +425,9 @@ mod tests {
 
     #[test]
     fn power_gives_back_what_made_the_loads() {
-        let [idle, launches, copy, product] = at_top_clock();
-        let loads = [
-            idle,
-            launches,
-            copy,
-            load("copy", 0.5, 0.0, 2e12, 2000.0),
-            product,
-            load("product a", 1.0, 7e14, 2e11, 1600.0),
-        ];
+        let mut loads = at_top_clock().to_vec();
+        loads.push(load("copy", 0.5, 0.0, 2e12, 2000.0));
+        loads.push(load("product a", 1.0, 7e14, 2e11, 1600.0));
         let model = power(&loads).unwrap();
         assert!((model.pj_per_flop.value - 0.5).abs() < 1e-9, "{model:?}");
         assert!((model.pj_per_byte.value - 60.0).abs() < 1e-9);
@@ -632,12 +615,8 @@ mod tests {
     fn power_is_not_guessed_where_a_load_is_missing() {
         let loads = at_top_clock();
         for missing in 0..loads.len() {
-            let rest: Vec<LoadPoint> = loads
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| *at != missing)
-                .map(|(_, one)| one.clone())
-                .collect();
+            let mut rest = loads.to_vec();
+            rest.remove(missing);
             assert!(power(&rest).is_none(), "without {}", loads[missing].what);
         }
         // Clocks that never fell say nothing of the exponent: it is one, by as much as that is not known.

@@ -22,7 +22,6 @@ struct Printed {
 /// The framework, and its fused attention.
 type Probe = (Framework, Vec<AttentionPoint>);
 
-/// Runs the probe with `python`.
 pub(super) fn run(python: &str, quick: bool) -> Result<Probe, Error> {
     let failed = |reason: String| Error::Framework { python: python.into(), reason };
     let mut child = Command::new(python)

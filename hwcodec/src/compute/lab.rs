@@ -75,7 +75,6 @@ impl Lab {
         self.address(&self.pool, offset, bytes)
     }
 
-    /// The address of `bytes` for results.
     pub(super) fn result_at(&self, offset: usize, bytes: usize) -> Result<u64, Error> {
         self.address(&self.scratch, offset, bytes)
     }

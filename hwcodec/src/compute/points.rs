@@ -31,7 +31,6 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Bytes of one operand.
     pub fn bytes(self) -> usize {
         match self {
             Self::Fp8 => 1,
@@ -75,7 +74,6 @@ pub struct ProductPoint {
 }
 
 impl ProductPoint {
-    /// Operations of the product.
     pub fn flop(&self) -> f64 {
         2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
     }

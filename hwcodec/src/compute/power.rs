@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(1200);
 /// Until power and clocks have settled.
 const SETTLE: Duration = Duration::from_millis(400);
-/// Length of one burst of kernels.
 const BURST_S: f64 = 4e-3;
 
 /// What one launch of a load does.

@@ -87,7 +87,6 @@ impl Decoder {
         self.image.shape
     }
 
-    /// Bytes of workspace for so many tensors.
     pub fn workspace_bytes_of(&self, count: usize) -> usize {
         self.parts(count).2
     }

@@ -152,7 +152,6 @@ impl Encoder {
         self.image.shape
     }
 
-    /// Bytes of workspace for so many tensors.
     pub fn workspace_bytes_of(&self, count: usize) -> usize {
         self.parts(count, 0).end as usize
     }

@@ -82,7 +82,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// Bytes of a value.
     pub const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -127,7 +126,6 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The variant a plan needs.
     pub fn of(plan: &Plan, format: Format, direction: Direction) -> Self {
         let cols = plan.coded_shape().1;
         let whole_steps = plan.lanes() == 32 && cols.is_multiple_of(32) && plan.tile_cols.is_multiple_of(32);

@@ -16,7 +16,6 @@ pub enum Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// One tensor.
     pub fn one(at: Address) -> Self {
         Self::Even { first: at, stride: 0, count: 1 }
     }

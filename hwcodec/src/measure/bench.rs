@@ -10,7 +10,6 @@ use nvml_wrapper::Nvml;
 /// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeasurePlan {
-    /// Repetitions of each timing.
     pub repeats: usize,
     /// Only the points a quick look needs.
     pub quick: bool,

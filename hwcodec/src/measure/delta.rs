@@ -25,7 +25,6 @@ const EVERY: usize = 50;
 const CHUNKS: usize = 32;
 /// Chunks on their way to the GPU, beside those being decompressed.
 const RING: usize = 2;
-/// Decompressing threads tried.
 const THREADS: [usize; 4] = [1, 2, 4, 8];
 const LEVEL: i32 = 3;
 

@@ -46,7 +46,6 @@ impl Coded {
         Ok(Self { host, decoding: Decoding::new(decoder, stream, coded)? })
     }
 
-    /// Queues the copy and the decoding.
     fn queue(&mut self, stream: &Arc<CudaStream>) -> Result<(), Error> {
         stream.memcpy_htod(&self.host, &mut self.decoding.source).during("cuMemcpyHtoD")?;
         self.decoding.queue()

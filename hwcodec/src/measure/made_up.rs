@@ -41,7 +41,6 @@ pub(super) fn plan_at(
     Ok(stream.and_then(|stream| Plan::read(&stream)).map_err(refused(what))?.0)
 }
 
-/// The plan of a matrix at a step.
 pub(super) fn chosen(
     what: &str,
     values: &[f32],

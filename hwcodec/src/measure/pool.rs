@@ -24,7 +24,6 @@ struct Done {
     host_s: f64,
 }
 
-/// One pass of the whole pool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass {
     /// From the start to the end of the last session, and of what ran beside them.

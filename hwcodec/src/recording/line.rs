@@ -3,7 +3,6 @@
 use super::delta::DeltaPoint;
 use serde::{Deserialize, Serialize};
 
-/// Everything that was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     pub gpu: String,

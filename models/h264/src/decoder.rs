@@ -115,7 +115,6 @@ impl Decoder {
         Self { state, units: 0, any_frame: false, finished: false }
     }
 
-    /// The next frame that is due for output.
     pub fn next_frame(&mut self) -> Option<Frame> {
         self.state.output.pop()
     }

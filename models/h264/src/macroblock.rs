@@ -211,7 +211,6 @@ impl MbMap {
         self.infos[addr].slice == slice
     }
 
-    /// Fills `n` for macroblock `addr` of slice `slice`.
     pub fn neighbours(&self, addr: usize, slice: u32, field: bool, n: &mut Neighbours) {
         if self.mbaff {
             self.neighbours_mbaff(addr, slice, field, n);

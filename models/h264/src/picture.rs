@@ -67,9 +67,8 @@ impl Picture {
 /// Where the samples of a macroblock lie in a plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MbRows {
-    /// Column of the left sample.
+    /// Column of the left sample and row of the top one.
     pub x: usize,
-    /// Row of the top sample.
     pub y: usize,
     /// Distance of its rows: 2 in fields.
     pub step: usize,
@@ -97,7 +96,6 @@ impl Window {
         (y + 1) * STRIDE + LEFT + x
     }
 
-    /// Loads what surrounds the macroblock at `rows`.
     pub fn load(&mut self, plane: &PlaneBuffer, rows: MbRows, available: Available) {
         let (width, height) = (plane.mb_width, plane.mb_height);
         if available.top {
@@ -120,7 +118,6 @@ impl Window {
         }
     }
 
-    /// Stores the macroblock.
     pub fn store(&self, plane: &mut PlaneBuffer, rows: MbRows) {
         let start = rows.y * plane.stride + rows.x;
         let pitch = rows.step * plane.stride;
@@ -140,7 +137,6 @@ impl Window {
         Edge::new(&left, self.samples[above - 1], &self.samples[above..above + 2 * N], available, depth)
     }
 
-    /// The neighbours of the whole macroblock.
     pub fn mb_edge(&self, available: Available, depth: u32) -> MbEdge {
         MbEdge {
             left: std::array::from_fn(|y| self.samples[Self::at(0, y) - 1]),
@@ -151,21 +147,18 @@ impl Window {
         }
     }
 
-    /// Row `y` of the macroblock.
     #[inline(always)]
     pub fn row_mut(&mut self, y: usize) -> &mut [u16; 16] {
         let at = Self::at(0, y);
         (&mut self.samples[at..at + 16]).try_into().unwrap_or_else(|_| unreachable!("sixteen samples"))
     }
 
-    /// Row `y` of the macroblock.
     #[inline(always)]
     pub fn row(&self, y: usize) -> &[u16; 16] {
         let at = Self::at(0, y);
         (&self.samples[at..at + 16]).try_into().unwrap_or_else(|_| unreachable!("sixteen samples"))
     }
 
-    /// Writes a block at (x, y).
     #[inline(always)]
     pub fn put<const N: usize>(&mut self, x: usize, y: usize, block: &[[u16; N]; N]) {
         for (row, samples) in block.iter().enumerate() {

@@ -129,7 +129,6 @@ pub fn inverse_chroma_dc_420(dc: &mut [i32; 4], scale: i32, qp_per: u32) {
     }
 }
 
-/// The 2×2 Hadamard transform.
 pub fn hadamard_2x2([a, b, c, d]: [i32; 4]) -> [i32; 4] {
     let (e, f) = (a.wrapping_add(b), a.wrapping_sub(b));
     let (g, h) = (c.wrapping_add(d), c.wrapping_sub(d));
@@ -168,7 +167,6 @@ pub fn accumulate_bypass(block: &mut [i32], width: usize, horizontal: bool) {
     }
 }
 
-/// Forward 4×4 core transform.
 #[inline(always)]
 pub fn forward_4x4(block: &[i32; 16]) -> [i32; 16] {
     let pass = |a: i32, b: i32, c: i32, d: i32| {

@@ -157,7 +157,6 @@ impl Decoder {
         }
     }
 
-    /// The next picture that is due for output.
     pub fn next_picture(&mut self) -> Option<Decoded> {
         self.output.pop()
     }
@@ -178,7 +177,6 @@ impl Decoder {
         self.sps.iter().flatten().filter_map(|sps| sps.as_ref().ok()?.vui.as_ref())
     }
 
-    /// Takes in one NAL unit.
     pub fn push(&mut self, unit: NalUnit<'_>) -> Result<(), Error> {
         let nal = self.units;
         self.units += 1;
@@ -472,7 +470,6 @@ impl BitCounts {
         self.side += slice.side + header;
     }
 
-    /// All bits.
     pub fn total(&self) -> u64 {
         self.prediction + self.residual + self.side + self.pcm
     }

@@ -9,13 +9,9 @@
 //! corner, then along the row above to the right. Substitution and smoothing
 //! are then plain one-dimensional walks.
 
-/// INTRA_PLANAR.
 pub const PLANAR: u8 = 0;
-/// INTRA_DC.
 pub const DC: u8 = 1;
-/// Pure horizontal prediction.
 pub const HORIZONTAL: u8 = 10;
-/// Pure vertical prediction.
 pub const VERTICAL: u8 = 26;
 
 /// The largest transform block, hence the largest predicted block.

@@ -194,7 +194,6 @@ pub fn rotate(block: &mut [i32], log2: u32) {
     block[..1 << (2 * log2)].reverse();
 }
 
-/// Direction of residual DPCM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rdpcm {
     Horizontal,

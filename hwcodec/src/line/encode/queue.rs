@@ -7,7 +7,6 @@ use crate::line::{Address, Launch};
 use cudarc::driver::{CudaFunction, sys};
 use std::ffi::c_void;
 
-/// The kernels.
 #[derive(Debug)]
 pub(super) struct Functions {
     pub encode: CudaFunction,
@@ -106,7 +105,6 @@ impl Queue<'_> {
         self.plan.tiles as usize * self.group.count
     }
 
-    /// Values of each tensor.
     fn tensor_values(&self) -> u64 {
         let plan = self.plan;
         u64::from(plan.rows) * u64::from(plan.cols)

@@ -160,15 +160,7 @@ fn cases() -> Vec<Case> {
         }
         values
     };
-    let tall = |values: Vec<f32>, rows: usize, cols: usize| {
-        let mut out = vec![0.0; values.len()];
-        for r in 0..rows {
-            for c in 0..cols {
-                out[c * rows + r] = values[r * cols + c];
-            }
-        }
-        out
-    };
+    let tall = |values, rows, cols| trinity_codec::Matrix { rows, cols, values }.transposed().values;
     let mut cases = Vec::new();
     for log2_states in [0, 2, 3] {
         for effort in [Effort::Fast, Effort::Best] {

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trinity_codec::line::{Effort, Options, Plan, Settings, TILE_VALUES};
 
-/// Nothing measured yet.
 fn nothing(gpu: &Gpu, codec: &LineCodec) -> Recorded {
     let (gpu, multiprocessors) = (gpu.name().to_owned(), codec.multiprocessors());
     Recorded { gpu, multiprocessors, ..Recorded::default() }
@@ -85,16 +84,9 @@ pub fn beside(gpu: &Gpu, codec: &LineCodec, left_out: &mut Vec<String>) -> Resul
     use Sharing::{Apart, Mixed, Urgent};
     let all = codec.multiprocessors();
     let mut rows = Vec::new();
-    for (count, sharing) in [
-        (4, Mixed),
-        (16, Mixed),
-        (all, Mixed),
-        (16, Urgent),
-        (all, Urgent),
-        (8, Apart),
-        (16, Apart),
-        (32, Apart),
-    ] {
+    let shared = [4, 16, all].map(|count| (count, Mixed)).into_iter();
+    let urgent = [16, all].map(|count| (count, Urgent));
+    for (count, sharing) in shared.chain(urgent).chain([8, 16, 32].map(|count| (count, Apart))) {
         match beside_gemm(gpu, codec, count, sharing) {
             Ok(found) => rows.extend(found),
             // Drivers before CUDA 12.4, and GPUs that cannot be parted.
@@ -315,9 +307,8 @@ fn energy(gpu: &Gpu, codec: &LineCodec, log2_states: u32) -> Result<Vec<Energy>,
 /// nvCOMP on the levels of a uniform quantizer, one byte each, at the same
 /// error as `nmse`: what a general-purpose compressor makes of the same task.
 fn nvcomp(gpu: &Gpu, method: Method, mib: usize, nmse: f64) -> Result<Speed, Error> {
-    let cols = 4096;
-    let rows = (mib << 20) / 2 / cols;
-    let made = weights(rows.min(2048), cols, 17);
+    let rows = (mib << 20) / 2 / COLUMNS;
+    let made = weights(rows.min(2048), COLUMNS, 17);
     let square = made.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>() / made.len() as f64;
     // A uniform quantizer's error is its squared step over twelve.
     let step = (12.0 * nmse * square).sqrt() as f32;

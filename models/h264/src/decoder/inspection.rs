@@ -14,7 +14,6 @@ pub struct BitUse {
     pub residual: u64,
 }
 
-/// One slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceSummary {
     pub nal_unit_type: u32,

@@ -35,7 +35,6 @@ impl StreamShape {
         }
     }
 
-    /// How macroblocks are rebuilt.
     pub fn rebuild(&self) -> Rebuild {
         Rebuild {
             chroma: self.chroma,
@@ -92,7 +91,6 @@ impl StreamShape {
             .map_or(62, |&(_, level)| level)
     }
 
-    /// Writes both parameter sets.
     pub fn write_parameter_sets(&self, stream: &mut Vec<u8>) {
         nal::write_unit(stream, &self.sps());
         nal::write_unit(stream, &self.pps());

@@ -22,7 +22,6 @@ impl std::str::FromStr for Entropy {
     }
 }
 
-/// How to encode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     pub rate: Rate,

@@ -65,11 +65,6 @@ impl Quantizer {
             max_level,
         }
     }
-
-    /// QP′ / 6 and QP′ % 6, as the scaling process wants them.
-    pub fn per_rem(&self) -> (u32, usize) {
-        ((self.qp_prime / 6) as u32, (self.qp_prime % 6) as usize)
-    }
 }
 
 /// Rounds a real-valued level towards zero by a dead zone.

@@ -17,7 +17,6 @@ pub fn source_block<const LEN: usize>(source: &[u16; 256], x: usize, y: usize) -
     block
 }
 
-/// Source less prediction.
 #[inline(always)]
 pub fn residual_nxn<const N: usize, const LEN: usize>(
     source: &[i32; LEN],
@@ -42,7 +41,6 @@ pub fn cut_4x4<T: Copy + Default>(mb: &[T; 256], x: usize, y: usize) -> [T; 16] 
     block
 }
 
-/// The residual of a whole macroblock.
 #[inline(always)]
 pub fn residual_mb(source: &[u16; 256], prediction: &[[u16; 16]; 16]) -> [i32; 256] {
     let mut residual = [0; 256];

@@ -120,7 +120,6 @@ pub fn initial_contexts(qp: i32) -> [Context; 1024] {
     CONTEXT_INIT_I.map(|(m, n)| Context::from_slope(i32::from(m), i32::from(n), qp))
 }
 
-/// Reads macroblock syntax with CABAC.
 #[derive(Debug)]
 pub struct CabacReader<'a> {
     engine: Decoder<'a>,

@@ -58,7 +58,6 @@ static LOOKUPS: LazyLock<Lookups> = LazyLock::new(|| Lookups {
     run_before: RUN_BEFORE.each_ref().map(|t| lookup(t)),
 });
 
-/// Reads macroblock syntax with CAVLC.
 #[derive(Debug)]
 pub struct CavlcReader<'a> {
     bits: BitReader<'a>,

@@ -41,7 +41,6 @@ pub trait SyntaxWriter {
 
 /// A writer that only adds up what would be written.
 pub trait SyntaxCounter: SyntaxWriter + Clone {
-    /// Bits so far.
     fn bits(&self) -> f32;
     /// The adaptive contexts, where there are any, for rate–distortion optimal quantization.
     fn contexts(&self) -> Option<&[Context; 1024]>;
@@ -313,7 +312,6 @@ impl BitSink for BitWriter {
     }
 }
 
-/// Counts bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LengthCounter(u64);
 

@@ -5,7 +5,6 @@ use trinity_bits::Frame;
 use super::slice::BitCounts;
 use crate::syntax::{HashCheck, SliceType};
 
-/// One decoded picture.
 #[derive(Debug, Clone)]
 pub struct Decoded {
     pub frame: Frame,

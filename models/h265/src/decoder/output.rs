@@ -62,7 +62,6 @@ impl OutputQueue {
         self.waiting.clear();
     }
 
-    /// The next picture that is due.
     pub fn pop(&mut self) -> Option<Decoded> {
         self.ready.pop_front()
     }

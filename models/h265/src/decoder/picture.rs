@@ -25,11 +25,9 @@ struct SliceFilter {
 #[derive(Debug, Clone)]
 pub(super) struct Entropy {
     pub contexts: Contexts,
-    /// StatCoeff.
     pub stat_coeff: [u8; 4],
 }
 
-/// One picture being decoded.
 #[derive(Debug, Clone)]
 pub(super) struct Picture {
     pub sps: Arc<Sps>,

@@ -14,13 +14,6 @@ use crate::syntax::BitstreamError;
 use crate::transform::{self, Kernel, Rdpcm};
 
 impl SliceDecoder<'_> {
-    /// qPY_PRED of the group that starts at (`x`, `y`) takes the last QpY
-    /// before it into account.
-    pub fn start_quantization_group(&mut self, x: usize, y: usize) {
-        self.qp.previous = self.qp.luma;
-        self.qp.group = (x, y);
-    }
-
     /// QpY of a coding unit in the current quantization group.
     pub fn current_qp(&self) -> i32 {
         if self.pps.cu_qp_delta_depth.is_none() {
@@ -67,7 +60,6 @@ impl SliceDecoder<'_> {
         Ok(())
     }
 
-    /// CuQpDeltaVal.
     fn cu_qp_delta(&mut self) -> Result<i32, BitstreamError> {
         let mut magnitude = 0;
         while magnitude < 5

@@ -23,7 +23,6 @@ pub struct BitCounts {
     pub residual: u64,
     /// Splits, coded-block flags, QP changes, SAO, PCM and end-of-slice flags.
     pub side: u64,
-    /// PCM samples.
     pub pcm: u64,
 }
 
@@ -36,7 +35,6 @@ pub(super) enum Share {
     Pcm,
 }
 
-/// Decodes one slice segment into a picture.
 pub(super) struct SliceDecoder<'a> {
     pub engine: Engine<'a>,
     pub contexts: Contexts,

@@ -70,7 +70,9 @@ impl SliceDecoder<'_> {
         {
             self.qp.delta_coded = false;
             self.qp.cu_qp_delta = 0;
-            self.start_quantization_group(x, y);
+            // qPY_PRED of the group takes the last QpY before it into account.
+            self.qp.previous = self.qp.luma;
+            self.qp.group = (x, y);
         }
         if let Some(offsets) = &self.pps.range.chroma_qp_offsets
             && self.header.cu_chroma_qp_offset_enabled

@@ -11,7 +11,7 @@ use crate::syntax::{
     SpsRangeExtension, Vps, Vui, Window, picture_hash,
 };
 use trinity_bits::vui::Start;
-use trinity_bits::{BitWriter, Chroma, Colour, Plane, Presentation, nal};
+use trinity_bits::{Chroma, Colour, Plane, Presentation, nal};
 
 /// Everything the parameter sets say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,6 @@ fn level_idc((width, height): (usize, usize)) -> u8 {
         .map_or(255, |&(level, _)| level)
 }
 
-/// Appends one NAL unit.
 fn write_unit(stream: &mut Vec<u8>, nal_type: NalType, rbsp: &[u8]) {
     nal::write_unit(stream, &[&nal_type.header(), rbsp].concat());
 }
@@ -231,8 +230,5 @@ fn escaped_length(bytes: &[u8]) -> u32 {
 /// Appends the MD5 of the decoded planes (before cropping), so that every
 /// decoder can check itself.
 pub fn write_picture_hash(stream: &mut Vec<u8>, planes: &[Plane], depth: u32) {
-    let mut w = BitWriter::new();
-    picture_hash::write_md5(&mut w, planes, depth);
-    w.trailing_bits();
-    write_unit(stream, NalType::SUFFIX_SEI, &w.into_bytes());
+    write_unit(stream, NalType::SUFFIX_SEI, &picture_hash::md5_message(planes, depth));
 }

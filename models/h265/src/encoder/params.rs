@@ -2,7 +2,6 @@
 
 use trinity_bits::{Colour, Presentation, Preset, Rate};
 
-/// How to encode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     pub rate: Rate,

@@ -45,7 +45,6 @@ impl PictureQp {
     }
 }
 
-/// A coded picture.
 #[derive(Debug, Clone)]
 pub struct CodedPicture {
     /// Slice NAL unit and picture hash.
@@ -346,7 +345,6 @@ impl RowCoder<'_> {
         });
     }
 
-    /// Searches one row.
     fn row(&self, row: usize, columns: usize, shared: &[Shared]) -> Row {
         let mut search = Search::new(self.sequence, self.effort, self.source, self.qp.base);
         let mut ctus = Vec::with_capacity(columns);

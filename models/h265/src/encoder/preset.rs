@@ -25,7 +25,6 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The settings of a preset.
     pub fn of(preset: Preset) -> Self {
         let best = Self {
             quick: false,

@@ -20,7 +20,6 @@ pub struct Job<'a> {
     pub effort: Effort,
 }
 
-/// Encodes a job at its rate.
 pub fn encode(job: &Job<'_>) -> Result<Coded, Error> {
     let depth = job.sequence.depth;
     if let Some(qp) = job.params.rate.picture_qp(depth)? {

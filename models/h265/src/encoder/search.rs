@@ -80,7 +80,6 @@ pub struct Learned {
     pub(super) bias: Bias,
 }
 
-/// Scratch space of one block.
 pub(super) struct Buffers {
     pub line: [u16; MAX_LINE],
     pub smooth: [u16; MAX_LINE],

@@ -96,7 +96,6 @@ impl CtuWriter<'_> {
         w.encode(&mut state.contexts.split_cu_flag[smaller(left) + smaller(above)], split);
     }
 
-    /// coding_unit().
     pub fn coding_unit<W: BinWriter>(&mut self, w: &mut W, state: &mut State, x: usize, y: usize, log2: u32) {
         self.coding_unit_head(w, state, x, y, log2);
         let root = TransformNode { x, y, log2, depth: 0, parent: 0b110, part: 0 };
@@ -169,7 +168,6 @@ impl CtuWriter<'_> {
         }
     }
 
-    /// transform_tree().
     fn transform_tree<W: BinWriter>(&mut self, w: &mut W, state: &mut State, node: TransformNode) {
         let TransformNode { x, y, log2, depth, parent, part } = node;
         let z = z_order(x, y);

@@ -13,5 +13,4 @@ pub static HIDDEN_SIGN: Tuned = Tuned::new("h265-hidden-sign", "h265-slow", 0.75
 /// and hardly a bit lost.
 pub static EARLY_EXIT: Tuned = Tuned::new("h265-early-exit", "h265-slow", 1.0, &[0.5, 2.0]);
 
-/// Every one of them.
 pub static TUNED: [&Tuned; 4] = [&LAMBDA, &DEAD_ZONE, &HIDDEN_SIGN, &EARLY_EXIT];

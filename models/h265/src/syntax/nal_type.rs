@@ -1,6 +1,5 @@
 //! NAL unit types (H.265 Table 7-1) and the two-byte NAL unit header.
 
-/// `nal_unit_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NalType(pub u8);
 
@@ -93,12 +92,10 @@ impl NalType {
     }
 }
 
-/// nal_unit_header().
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NalHeader {
     pub nal_type: NalType,
     pub layer_id: u8,
-    /// TemporalId.
     pub temporal_id: u8,
 }
 

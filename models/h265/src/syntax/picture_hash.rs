@@ -87,14 +87,17 @@ impl PictureHash {
     }
 }
 
-/// Appends the payload of a picture hash message: the MD5 of every plane, before cropping.
-pub(crate) fn write_md5(w: &mut BitWriter, planes: &[Plane], depth: u32) {
+/// The RBSP of a picture hash message: the MD5 of every plane, before cropping.
+pub(crate) fn md5_message(planes: &[Plane], depth: u32) -> Vec<u8> {
+    let mut w = BitWriter::new();
     w.bits(DECODED_PICTURE_HASH, 8);
     w.bits(1 + 16 * planes.len() as u32, 8);
     w.bits(0, 8); // hash_type: MD5
     for plane in planes {
         w.extend(&md5(plane, depth));
     }
+    w.trailing_bits();
+    w.into_bytes()
 }
 
 /// picture_md5 of one component: samples as bytes, or little-endian pairs
@@ -137,7 +140,6 @@ fn crc(plane: &Plane, depth: u32) -> u16 {
     crc as u16
 }
 
-/// picture_checksum of one component.
 fn checksum(plane: &Plane, depth: u32) -> u32 {
     let mut sum = 0u32;
     for y in 0..plane.height {

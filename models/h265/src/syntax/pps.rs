@@ -5,7 +5,6 @@ use trinity_bits::{BitReader, BitWriter};
 use super::range::in_range;
 use super::{BitstreamError, ScalingList};
 
-/// Columns and rows of tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tiles {
     pub columns: u32,
@@ -33,7 +32,6 @@ pub struct ChromaQpOffsets {
     pub list: Vec<[i32; 2]>,
 }
 
-/// pps_range_extension().
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PpsRangeExtension {
     pub log2_max_transform_skip_size: u32,
@@ -54,7 +52,6 @@ impl Default for PpsRangeExtension {
     }
 }
 
-/// A picture parameter set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pps {
     pub id: u8,

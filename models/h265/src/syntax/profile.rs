@@ -20,7 +20,6 @@ pub struct ProfileTierLevel {
 }
 
 impl ProfileTierLevel {
-    /// Reads the structure with `sub_layers` temporal sub-layers.
     pub fn parse(r: &mut BitReader<'_>, sub_layers: u32) -> Result<Self, BitstreamError> {
         let profile_space = r.bits(2)? as u8;
         let high_tier = r.flag()?;

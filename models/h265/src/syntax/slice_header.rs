@@ -5,7 +5,6 @@ use trinity_bits::{BitReader, BitWriter, invalid};
 use super::range::in_range;
 use super::{BitstreamError, DeblockingControl, NalType, Pps, ShortTermRefPicSet, Sps};
 
-/// slice_type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SliceType {
     B,

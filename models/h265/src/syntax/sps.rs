@@ -36,7 +36,6 @@ impl DpbLimits {
     }
 }
 
-/// PCM sample coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pcm {
     pub bit_depth: u32,
@@ -53,7 +52,6 @@ pub struct ShortTermRefPicSet {
     pub pictures: u32,
 }
 
-/// sps_range_extension().
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpsRangeExtension {
     pub transform_skip_rotation_enabled: bool,
@@ -78,7 +76,6 @@ pub struct ScreenContent {
     pub boundary_filters: bool,
 }
 
-/// A sequence parameter set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sps {
     pub vps_id: u8,
@@ -157,7 +154,6 @@ impl Sps {
         (self.width.div_ceil(ctb), self.height.div_ceil(ctb))
     }
 
-    /// Bit depth of component `c`.
     pub fn depth(&self, c: usize) -> u32 {
         if c == 0 { self.bit_depth } else { self.chroma_bit_depth }
     }

@@ -16,12 +16,10 @@ impl Precision {
         if self.extended { 15.max(self.depth + 6) } else { 15 }
     }
 
-    /// CoeffMinY / CoeffMinC.
     pub fn coeff_min(self) -> i32 {
         -(1 << self.log2_range())
     }
 
-    /// CoeffMaxY / CoeffMaxC.
     pub fn coeff_max(self) -> i32 {
         (1 << self.log2_range()) - 1
     }

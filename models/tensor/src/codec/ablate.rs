@@ -133,7 +133,9 @@ fn grid_at(qp: f64) -> (i32, SampleGrid) {
 
 /// The values that a coded plane stands for.
 fn restored(coding: &Coding, plane: &Plane, tiling: Tiling, grid: SampleGrid) -> Result<Vec<f32>, Error> {
-    let back = unpadded(&coding.reconstruction, plane, tiling);
+    let (width, height) = tiling.size();
+    let rows = coding.reconstruction.chunks_exact(plane.width).take(height);
+    let back = Plane { width, height, samples: rows.flat_map(|row| &row[..width]).copied().collect() };
     let frame =
         trinity_bits::Frame { chroma: Chroma::C400, depth: DEPTH, chroma_depth: DEPTH, planes: vec![back] };
     tiling
@@ -205,12 +207,6 @@ fn samples(matrix: &Matrix, grid: SampleGrid) -> (Plane, Tiling) {
         }
     }
     (plane, tiling)
-}
-
-fn unpadded(samples: &[u16], padded: &Plane, tiling: Tiling) -> Plane {
-    let (width, height) = tiling.size();
-    let rows = samples.chunks_exact(padded.width).take(height);
-    Plane { width, height, samples: rows.flat_map(|row| &row[..width]).copied().collect() }
 }
 
 fn nmse(exact: &[f32], near: &[f32]) -> f64 {

@@ -26,7 +26,6 @@ impl Basis {
         bytes.and_then(|bytes| Self::from_bytes(&bytes)).map_err(|error| error.in_file(path))
     }
 
-    /// Reads the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.starts_with(b"TB") {
             let basis = trinity_codec::Basis::from_bytes(bytes);
@@ -37,7 +36,6 @@ impl Basis {
         Ok(Self::Pca(Arc::new(PcaBasis::from_bytes(bytes)?)))
     }
 
-    /// The file.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Pca(basis) => basis.to_bytes(),

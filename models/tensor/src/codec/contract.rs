@@ -37,7 +37,6 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Number of values.
     pub fn values(&self) -> usize {
         self.shape.iter().product()
     }
@@ -86,7 +85,6 @@ impl Encoded {
     }
 }
 
-/// A way to code tensors.
 pub trait TensorCodec: std::fmt::Debug + Send + Sync {
     /// The name it has in the registry.
     fn name(&self) -> String;
@@ -113,7 +111,7 @@ pub trait TensorCodec: std::fmt::Debug + Send + Sync {
 
     /// Whether it can weigh its error by the inputs of a linear layer.
     fn takes_moments(&self) -> bool {
-        false
+        self.needs_moments()
     }
 
     /// Whether it cannot do without them.

@@ -10,9 +10,9 @@ use trinity_codec::line::{Cpu, Device};
 
 static CHOSEN: OnceLock<Arc<dyn Device>> = OnceLock::new();
 /// Streams by who coded them: the processor, the device.
-type Counts = [AtomicUsize; 2];
-static ENCODED: Counts = [const { AtomicUsize::new(0) }; 2];
-static DECODED: Counts = [const { AtomicUsize::new(0) }; 2];
+pub(super) type Counts = [AtomicUsize; 2];
+pub(super) static ENCODED: Counts = [const { AtomicUsize::new(0) }; 2];
+pub(super) static DECODED: Counts = [const { AtomicUsize::new(0) }; 2];
 
 /// Has streams of the line-rate codec coded by a device from here on; the one
 /// that was chosen before, if any, stays, and is given back as an error.
@@ -34,7 +34,6 @@ pub struct StreamCounts {
     pub on_cpu: usize,
 }
 
-/// What was encoded so far.
 pub fn encoded_counts() -> StreamCounts {
     snapshot(&ENCODED)
 }
@@ -49,16 +48,7 @@ fn snapshot(counts: &Counts) -> StreamCounts {
     StreamCounts { on_device, on_cpu }
 }
 
-/// Counts a stream that was encoded, by the device or by the processor; zeros have none.
-pub(super) fn count_encoded(on_device: Option<bool>) {
-    count(&ENCODED, on_device);
-}
-
-/// Counts a stream that was decoded.
-pub(super) fn count_decoded(on_device: Option<bool>) {
-    count(&DECODED, on_device);
-}
-
-fn count(counts: &Counts, on_device: Option<bool>) {
+/// Counts a stream of the device or of the processor; zeros have none.
+pub(super) fn count(counts: &Counts, on_device: Option<bool>) {
     on_device.map(|on_device| counts[usize::from(on_device)].fetch_add(1, Ordering::Relaxed));
 }

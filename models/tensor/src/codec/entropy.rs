@@ -12,7 +12,6 @@ use super::arith::{Decoder, Encoder, Tree};
 use super::symbols::Layout;
 use crate::Error;
 
-/// A lossless coder of symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolCoder {
     /// As many bits as the number format has.

@@ -26,7 +26,6 @@ pub(crate) struct Ffmpeg {
     arguments: &'static [&'static str],
 }
 
-/// The encoders known.
 const ENCODERS: [Ffmpeg; 4] = [
     Ffmpeg {
         name: "x264",
@@ -113,7 +112,6 @@ fn aom_steps() -> Vec<Step> {
 }
 
 impl Ffmpeg {
-    /// Names of all encoders known.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         ENCODERS.iter().map(|encoder| encoder.name)
     }

@@ -14,10 +14,8 @@ use crate::{Error, Tensor};
 pub const GROUP: usize = 128;
 /// Bits that the integers may have.
 const WIDTHS: std::ops::RangeInclusive<u32> = 2..=8;
-/// Bits of a scale.
 const SCALE_BITS: u32 = 16;
 
-/// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Frantar et al. 2023: columns in turn, each error spread over those after it.
@@ -27,10 +25,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Gptq, Self::Awq];
 
-    /// The method of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|own| own.name() == name)
     }
@@ -314,10 +310,6 @@ impl Calibrated {
 impl TensorCodec for Calibrated {
     fn name(&self) -> String {
         self.0.name().to_owned()
-    }
-
-    fn takes_moments(&self) -> bool {
-        true
     }
 
     fn needs_moments(&self) -> bool {

@@ -13,7 +13,6 @@ use crate::file::Block;
 /// Scales tried for a sub-block, in tenths of a level more or fewer than span it.
 const TENTHS: std::ops::RangeInclusive<i32> = -9..=15;
 
-/// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KQuant {
     /// Two bits; 16 sub-blocks with a scale and a minimum of four bits.
@@ -30,7 +29,6 @@ impl KQuant {
     /// Every format, finer ones later.
     pub const ALL: [Self; 4] = [Self::Q2, Self::Q3, Self::Q4, Self::Q8];
 
-    /// The format of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|own| own.name() == name)
     }

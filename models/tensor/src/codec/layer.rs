@@ -45,10 +45,6 @@ impl TensorCodec for Layer {
         self.0.name().to_owned()
     }
 
-    fn takes_moments(&self) -> bool {
-        true
-    }
-
     fn needs_moments(&self) -> bool {
         true
     }

@@ -18,7 +18,7 @@ use trinity_codec::line::{
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
 use super::contract::{in_words, missed};
-use super::device::{count_decoded, count_encoded, device};
+use super::device::{DECODED, ENCODED, count, device};
 use super::lossy::{
     Decoded, HEADER, behind_header, decoded, denormalize, denormalized, differences, differences_of,
     measured_as, normalize, normalized_in_place,
@@ -232,13 +232,13 @@ impl TensorCodec for Line {
 
     fn encode(&self, tensor: &Tensor, target: Rate) -> Result<Encoded, Error> {
         let (encoded, _) = self.encode_best(tensor, target, false)?;
-        count_encoded(is_ours(&encoded));
+        count(&ENCODED, is_ours(&encoded));
         Ok(encoded)
     }
 
     fn encode_measured(&self, tensor: &Tensor, target: Rate) -> Result<(Encoded, MetricSums), Error> {
         let (encoded, sums) = self.encode_best(tensor, target, true)?;
-        count_encoded(is_ours(&encoded));
+        count(&ENCODED, is_ours(&encoded));
         let sums = sums.map_or_else(|| self.measure(tensor, &encoded), Ok)?;
         Ok((encoded, sums))
     }
@@ -261,7 +261,7 @@ impl TensorCodec for Line {
 
     fn decode(&self, encoded: &Encoded) -> Result<Tensor, Error> {
         let decoded = self.decode_any(encoded)?;
-        count_decoded(is_ours(encoded));
+        count(&DECODED, is_ours(encoded));
         Ok(decoded)
     }
 
@@ -269,7 +269,7 @@ impl TensorCodec for Line {
         encoded.fits(out)?;
         if is_ours(encoded) == Some(true) && device().kind() == Cpu.kind() {
             decoded_by_strips(encoded, out)?;
-            count_decoded(Some(true));
+            count(&DECODED, Some(true));
         } else {
             out.copy_from_slice(self.decode(encoded)?.data());
         }
@@ -289,7 +289,12 @@ impl TensorCodec for Line {
         let encoded = self.encode(tensor, target)?;
         let Some(slab) = Slab::open(&encoded.bytes)? else { return Ok(Vec::new()) };
         if slab.kind == Kind::Uniform {
-            return Ok(plain_stages(&encoded));
+            // A product and a rounding, then eight decisions of an adaptive coder for each value, one
+            // value after the other.
+            return Ok(vec![
+                stage_cost("quantization", "uniform", 0.0, (2.0, 1.0), 1),
+                stage_cost("entropy", "adaptive", encoded.bits_per_value(), (48.0, 8.0), encoded.values()),
+            ]);
         }
         let (plan, header) = Plan::read(slab.stream).map_err(damaged)?;
         Ok(stages(&plan, header + HEADER, encoded.bytes.len(), tensor.len()))
@@ -515,7 +520,6 @@ fn headed(mut coded: Encoded, header: impl Fn([u8; HEADER]) -> [u8; HEADER]) -> 
     coded
 }
 
-/// The sum of squared differences.
 fn squared_error(original: &[f32], decoded: &[f32]) -> f64 {
     with_width(Width::widest(), SquaredError { original, decoded })
 }
@@ -546,15 +550,6 @@ impl Kernel for SquaredError<'_> {
         }
         total
     }
-}
-
-/// The stages of `uniform+ac`: a product and a rounding, then eight decisions of
-/// an adaptive coder for each value, one value after the other.
-fn plain_stages(encoded: &Encoded) -> Vec<StageCost> {
-    vec![
-        stage_cost("quantization", "uniform", 0.0, (2.0, 1.0), 1),
-        stage_cost("entropy", "adaptive", encoded.bits_per_value(), (48.0, 8.0), encoded.values()),
-    ]
 }
 
 /// One stage, with its operations and those of them that multiply, per value.

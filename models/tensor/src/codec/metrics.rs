@@ -13,9 +13,7 @@ pub struct Metrics {
     pub nmse: f64,
     /// −10 log10 of the NMSE.
     pub snr_db: f64,
-    /// Mean absolute error.
     pub mae: f64,
-    /// Largest absolute error.
     pub max_abs_error: f64,
 }
 
@@ -124,7 +122,6 @@ impl MetricSums {
         }
     }
 
-    /// Adds values and what they became.
     pub fn add<T: Copy + Default + Into<f64>>(&mut self, original: &[T], decoded: &[T]) {
         self.add_by::<false, _, _>(original, decoded, (T::into, T::into));
     }
@@ -152,7 +149,6 @@ impl MetricSums {
         self.count += len as f64;
     }
 
-    /// Adds what another sum has seen.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.energy += other.energy;

@@ -13,7 +13,6 @@ use super::symbols::{Layout, Symbols};
 use crate::Error;
 use crate::float8::{minifloat, round};
 
-/// Elements in a block.
 pub const MX_BLOCK: usize = 32;
 /// E8M0: the exponent's bias, and the code that means NaN.
 const SCALE_BIAS: i32 = 127;
@@ -54,7 +53,6 @@ impl Element {
         }
     }
 
-    /// Bits of an element.
     pub fn bits(self) -> u32 {
         match self {
             Self::E4m3 | Self::E5m2 | Self::Int8 => 8,
@@ -106,7 +104,9 @@ impl MxBlock {
         let exponent = if largest == 0.0 {
             -SCALE_BIAS
         } else {
-            exponent_of(largest) - element.float().map_or(0, |float| float.3) + headroom
+            // Of a positive finite value, subnormals included.
+            let own = (f64::from(largest).to_bits() >> 52) as i32 - 1023;
+            own - element.float().map_or(0, |float| float.3) + headroom
         };
         let exponent = exponent.clamp(-SCALE_BIAS, SCALE_BIAS);
         let inverse = 2f64.powi(-exponent);
@@ -114,16 +114,10 @@ impl MxBlock {
         Self { scale: (exponent + SCALE_BIAS) as u8, codes }
     }
 
-    /// The values of a block.
     pub fn decode(scale: u8, codes: &[u8], element: Element) -> impl Iterator<Item = f32> {
         let factor = if scale == SCALE_NAN { f64::NAN } else { 2f64.powi(i32::from(scale) - SCALE_BIAS) };
         codes.iter().map(move |&code| (f64::from(element.decode(code)) * factor) as f32)
     }
-}
-
-/// Exponent of a positive finite value, subnormals included.
-fn exponent_of(value: f32) -> i32 {
-    ((f64::from(value).to_bits() >> 52) as i32) - 1023
 }
 
 /// MX as a quantizer: one element format, or a mix at any fractional rate.

@@ -89,7 +89,6 @@ impl PcaLearner {
         Ok(())
     }
 
-    /// The basis of the first `rank` components.
     pub(crate) fn finish(self, rank: usize) -> PcaBasis {
         let Self { rows, mut mean, mut covariance, .. } = self;
         let count = rows.max(1) as f64;
@@ -144,7 +143,6 @@ impl PcaBasis {
         bytes
     }
 
-    /// Reads what [`PcaBasis::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let word =
             |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);

@@ -101,7 +101,6 @@ pub fn names() -> Vec<String> {
 }
 
 impl Basis {
-    /// A codec of values in this basis.
     pub fn codec(&self, name: &str) -> Result<Box<dyn TensorCodec>, Error> {
         match self {
             Self::Pca(basis) => {

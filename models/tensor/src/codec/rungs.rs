@@ -145,7 +145,8 @@ fn is_erratic(tensor: &Tensor) -> bool {
     }
     let sums = tensor.sums();
     sums.are_of_few(tensor)
-        || sums.are_far_off()
+        // The mean says nearly all of a value.
+        || sums.variance() < SPREAD * sums.second
         || has_few_values(tensor)
         || is_foretold(tensor, sums)
         || is_a_product(tensor, sums)
@@ -156,15 +157,6 @@ fn read(tensor: &Tensor, places: std::ops::Range<usize>, values: &mut Vec<f32>) 
     let bytes = tensor.dtype().bytes();
     values.resize(places.len(), 0.0);
     tensor.dtype().to_f32(&tensor.data()[places.start * bytes..places.end * bytes], values);
-}
-
-/// Calls `work` with all values of a tensor, some at a time.
-fn each_piece(tensor: &Tensor, mut work: impl FnMut(&[f32])) {
-    let mut values = Vec::with_capacity(PIECE);
-    for from in (0..tensor.len()).step_by(PIECE) {
-        read(tensor, from..tensor.len().min(from + PIECE), &mut values);
-        work(&values);
-    }
 }
 
 /// Sums kept side by side.
@@ -182,21 +174,18 @@ impl Sums {
             return false;
         }
         let mut fourth = [0f64; LANES];
-        each_piece(tensor, |values| {
-            for values in values.chunks(LANES) {
+        let mut piece = Vec::with_capacity(PIECE);
+        for from in (0..tensor.len()).step_by(PIECE) {
+            read(tensor, from..tensor.len().min(from + PIECE), &mut piece);
+            for values in piece.chunks(LANES) {
                 fourth.iter_mut().zip(values).for_each(|(sum, &value)| *sum += f64::from(value).powi(4));
             }
-        });
+        }
         self.second * self.second < many * fourth.iter().sum::<f64>()
     }
 
     fn variance(&self) -> f64 {
         self.second - self.first * self.first / self.count
-    }
-
-    /// Whether the mean says nearly all of a value.
-    fn are_far_off(&self) -> bool {
-        self.variance() < SPREAD * self.second
     }
 }
 

@@ -8,7 +8,6 @@ use super::symbols::{Layout, Symbols};
 use super::{Matrix, MatrixCodec};
 use crate::Error;
 
-/// Values to symbols and back.
 pub(crate) trait Quantizer: std::fmt::Debug + Send + Sync {
     fn knobs(&self) -> (f64, f64);
     fn guess(&self, bits: f64) -> Option<f64>;
@@ -22,7 +21,6 @@ pub(crate) trait Quantizer: std::fmt::Debug + Send + Sync {
 /// The choice to have finer groups in front.
 const FRONT: u8 = 1;
 
-/// A quantizer and a coder.
 #[derive(Debug)]
 pub(crate) struct Scalar<Q> {
     pub name: String,

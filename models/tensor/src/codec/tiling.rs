@@ -57,7 +57,6 @@ impl Tiling {
         Self { rows, cols, transposed, width, height, across, down, limits }
     }
 
-    /// Width and height of a frame.
     pub fn size(&self) -> (usize, usize) {
         (self.width, self.height)
     }
@@ -67,7 +66,6 @@ impl Tiling {
         if self.limits.chroma == Chroma::C444 { 3 } else { 1 }
     }
 
-    /// Frames a matrix takes.
     pub fn frames(&self) -> usize {
         (self.across * self.down).div_ceil(self.planes())
     }

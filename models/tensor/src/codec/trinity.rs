@@ -10,7 +10,6 @@ use super::rate::within_after_rounding;
 use super::{Encoded, MetricSums, Moments, Rate, StageCost, TensorCodec};
 use crate::{Error, LimitingFactor, Tensor};
 
-/// One profile of the Trinity codec.
 #[derive(Debug)]
 pub(crate) struct Trinity {
     name: String,

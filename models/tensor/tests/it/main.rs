@@ -35,7 +35,6 @@ pub fn sample(which: usize, rows: usize) -> Tensor {
     Tensor::new(tensor.name(), tensor.class(), tensor.dtype(), vec![rows, cols], data).unwrap()
 }
 
-/// A safetensors file of that header.
 pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
 }

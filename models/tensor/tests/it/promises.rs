@@ -7,6 +7,7 @@
 use trinity_tensor::codec::{Metrics, Rate, TensorCodec, codec, is_external, names};
 use trinity_tensor::{Class, Dtype, Error, Tensor};
 
+use crate::draw::is_whole_grid;
 use crate::random::Random;
 
 const TENSORS: u64 = 500;
@@ -115,11 +116,6 @@ fn full_grid() -> bool {
     std::env::var("TRINITY_GRID").is_ok_and(|grid| grid == "full")
 }
 
-/// Hundreds of tensors and every rate (`cargo xtask test --all`), or some of both.
-fn all() -> bool {
-    std::env::var_os("TRINITY_TEST_ALL").is_some() || full_grid()
-}
-
 /// Every codec, and among how many tensors one is for it.
 fn codecs() -> Vec<(String, u64)> {
     let slow = ["trinity-max", "paper", "paper-cabac", "h265", "h264"];
@@ -140,7 +136,7 @@ fn codecs() -> Vec<(String, u64)> {
 #[test]
 fn random_tensors_through_every_codec() {
     let codecs = codecs();
-    let tensors = if all() { TENSORS } else { TENSORS / 10 };
+    let tensors = if is_whole_grid() { TENSORS } else { TENSORS / 10 };
     // Some wait for processes of others, which is no reason for the rest to wait.
     let workers = std::thread::available_parallelism().map_or(2, usize::from).max(2) as u64;
     let work = &|worker: u64| {
@@ -211,7 +207,7 @@ fn more_bits_never_mean_more_error() {
         // Each of their trials starts a process.
         let rates: &[f64] = if is_external(name) {
             &[3.0, 5.0]
-        } else if !all() {
+        } else if !is_whole_grid() {
             &[2.0, 3.0, 5.0, 8.0]
         } else {
             &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]

@@ -37,7 +37,6 @@ fn rough_log2(value: f32) -> f32 {
     value.to_bits() as i32 as f32 / 8_388_608.0 - 127.0
 }
 
-/// The Hadamard transform of every lane, in place.
 #[inline(always)]
 fn transform_lanes<const N: usize, const LEN: usize>(values: &mut [Lanes; LEN]) {
     for y in 0..N {

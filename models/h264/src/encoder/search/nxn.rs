@@ -48,7 +48,6 @@ struct Candidates<const N: usize, const LEN: usize, const P: usize> {
     predictions: [[[[u16; N]; N]; 9]; P],
 }
 
-/// A block coded one way.
 struct CodedBlock<const LEN: usize, const P: usize> {
     mode: u8,
     levels: [[i32; LEN]; P],
@@ -271,8 +270,8 @@ impl Search<'_> {
             }
             window.put(N * x, N * y, &candidates.predictions[c][usize::from(mode)]);
             if has_levels {
-                let (per, rem) = job.quantizers[c].per_rem();
-                B::rebuild(&mut levels[c], B::scale(self.scale, c, rem), per);
+                let qp = job.quantizers[c].qp_prime;
+                B::rebuild(&mut levels[c], B::scale(self.scale, c, (qp % 6) as usize), (qp / 6) as u32);
                 window.add::<N>(N * x, N * y, &levels[c], self.limit());
             }
         }

@@ -17,7 +17,6 @@ use trinity_bits::cabac::{Context, ONE_BIT};
 /// More than what sums of costs in one sub-block lose to rounding.
 const ROUNDING: f32 = 0.01;
 
-/// How a block is quantized.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantization {
     /// 1 / step, in units of the transformed coefficients.
@@ -425,7 +424,6 @@ fn last_position(shape: &Shape, i: usize) -> (u32, u32) {
     if shape.scan == Scan::Vertical { (y, x) } else { (x, y) }
 }
 
-/// What a last position costs.
 fn last_bits(contexts: &Contexts, shape: &Shape, x: u32, y: u32) -> u32 {
     let (offset, shift) = last_prefix_ctx(shape.log2, shape.c_idx);
     let longest = 2 * shape.log2 - 1;

@@ -36,7 +36,6 @@ pub struct SubBlock<'a> {
     pub persistent: bool,
 }
 
-/// The chosen levels.
 #[derive(Debug, Clone, Copy)]
 pub struct Chosen {
     pub levels: [u16; 16],
@@ -224,7 +223,6 @@ fn candidates(magnitude: f32, reach: f32) -> ([u32; 3], usize) {
     (list, count)
 }
 
-/// Chooses the levels of a sub-block.
 pub fn choose(sub_block: &SubBlock<'_>, prices: &Prices, paths: &mut Paths) -> Option<Chosen> {
     // The parity that hides a sign may be out of reach of the cheapest paths.
     follow(sub_block, prices, paths, NEAR, PRUNE_ABOVE)

@@ -379,7 +379,6 @@ fn difference<const N: usize>(
     energy
 }
 
-/// Σ (source − candidate)².
 fn squared_error(source: &[u16], stride: usize, candidate: &[u16], size: usize) -> u64 {
     let rows = candidate.chunks_exact(size).zip(source.chunks(stride));
     let squares = |(row, source): (&[u16], &[u16])| -> u64 {

@@ -35,7 +35,6 @@ const DOWNWARD: f32 = 0.08;
 /// What a stream can say at most (CoeffMaxY): the rest of a magnitude is error.
 const MAX_LEVEL: f32 = 32767.0;
 
-/// Guesses error and bits.
 pub fn of(block: Block<'_>) -> Estimate {
     match block.sample_step {
         Some(step) => sum(block, |level| ((level * step + WHOLE) - WHOLE) / step),

@@ -26,7 +26,6 @@ struct Plan {
 }
 
 impl Search<'_> {
-    /// Plans and codes the CTU at `self.origin`.
     pub fn ctu_quickly(&mut self) {
         self.plan(0, 0, LOG2_CTB, true);
         self.code_planned(0, 0, LOG2_CTB);

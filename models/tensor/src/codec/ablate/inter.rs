@@ -24,7 +24,6 @@ pub struct Inter {
     pub predicted: f64,
 }
 
-/// What one setting gives.
 struct Attempt {
     bits: f64,
     predicted: f64,

@@ -33,7 +33,6 @@ pub fn vector_bits((x, y): Vector, guess: Vector) -> u32 {
 const MARGIN: usize = 48;
 /// Samples of the filter before a place.
 const BEFORE: usize = 3;
-/// Side of the largest block.
 const LARGEST: usize = 32;
 
 /// A decoded frame, its rim repeated all around, so that no place of a search lies outside.

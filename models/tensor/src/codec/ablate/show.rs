@@ -40,7 +40,6 @@ pub struct Histogram {
     pub excess_kurtosis: f64,
 }
 
-/// Side of the window.
 const WINDOW: usize = 64;
 
 impl Histogram {

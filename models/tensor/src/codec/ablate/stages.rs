@@ -32,7 +32,6 @@ pub struct Block {
     pub x: usize,
     pub y: usize,
     pub size: usize,
-    /// Intra prediction mode.
     pub mode: u8,
     /// Where it was predicted from in another frame, in quarters of a sample; nothing for an intra block.
     pub motion: Option<Vector>,

@@ -17,7 +17,6 @@ const WIDTHS: std::ops::RangeInclusive<u32> = 1..=8;
 #[derive(Debug)]
 pub(super) struct Kivi;
 
-/// Bytes of a matrix, all counted.
 fn size(width: u32, groups: usize, values: usize) -> usize {
     2 + 4 * groups + (values * width as usize).div_ceil(8)
 }

@@ -120,7 +120,6 @@ impl Kind {
         }
     }
 
-    /// Squared error of one token's values.
     fn error(self, values: &[f32], scratch: &mut Vec<f32>) -> f64 {
         let quantized = self.quantize(values);
         scratch.resize(values.len(), 0.0);

@@ -21,7 +21,6 @@ const LONGEST: usize = 128;
 const WIDEST: usize = 8;
 /// Bytes before lengths: the width, and how many coordinates have a bit more.
 const HEADER: usize = 3;
-/// Bits of a length.
 const LENGTH_BITS: usize = 16;
 
 #[derive(Debug)]

@@ -53,7 +53,6 @@ fn turned(matrix: &Matrix) -> Vec<f32> {
     values
 }
 
-/// Moments of turned inputs.
 fn turned_moments(moments: &DMatrix<f64>) -> DMatrix<f64> {
     let size = moments.nrows();
     let scale = moments.diagonal().mean().max(f64::MIN_POSITIVE);

@@ -7,7 +7,6 @@
 
 use trinity_numeric::simd::{Kernel, Width, with_width};
 
-/// Bits of a state.
 pub(super) const STATE_BITS: u32 = 16;
 const STATES: usize = 1 << STATE_BITS;
 /// Values through which the best path is sought at a time.
@@ -27,7 +26,6 @@ pub(super) fn codebook() -> Vec<f32> {
     (0..STATES as u32).map(value).collect()
 }
 
-/// The state after a code.
 pub(super) fn next(state: usize, code: u8, width: u32) -> usize {
     (state << width | usize::from(code)) & (STATES - 1)
 }
