@@ -22,8 +22,7 @@ def flipped(data: bytes, at: int, mask: int = 1) -> bytes:
 
 def cached_model(name: str) -> Path | None:
     """What `cargo xtask models` brought, if it did."""
-    cache = Path(os.environ.get("TRINITY_MODELS") or ROOT / "target/models")
-    found = cache / name
+    found = Path(os.environ.get("TRINITY_MODELS") or ROOT / "target/models") / name
     return found if found.exists() else None
 
 

@@ -25,10 +25,6 @@ def angles(positions: int, width: int, scale: float = 1.0) -> torch.Tensor:
 
 
 ROPE = Rope(angles(4096, WIDTH), interleaved=False)
-LOG = logging.getLogger("trinity.tests")
-SHAPE = Shape(LAYERS, HEADS, WIDTH, FRAMES[0])
-
-
 #: Shapes of a layer's cache: vLLM's, the same in blocks of half the tokens, keys before values in a block or in all of them.
 KINDS = {
     "vllm": (COUNT, HEADS, BLOCK, 2 * WIDTH), "halves": (2 * COUNT, HEADS, BLOCK // 2, 2 * WIDTH), "beside": (COUNT, 2, BLOCK, HEADS, WIDTH),
@@ -62,7 +58,7 @@ def _form(dtype: torch.dtype, bits: float | None, basis: Basis | None) -> Form:
 def worker(folder, caches: list[torch.Tensor], bits: float | None = 3.0, basis: Basis | None = None, codec: str | None = None) -> Worker:
     store = BlockStore(folder, "m", bits=bits, codec=codec, memory_bytes=0)
     group = Group([by_block(one, COUNT) for one in caches], _layout(caches), _form(caches[0].dtype, bits, basis))
-    return Worker(store, [group], LOG)
+    return Worker(store, [group], logging.getLogger("trinity.tests"))
 
 
 def kept(folder, caches: list[torch.Tensor], *, make=worker, count: int = COUNT, **options) -> Worker:
@@ -90,7 +86,7 @@ def nmse(got: list[torch.Tensor], meant: list[torch.Tensor], block: int) -> floa
 
 def learned(caches: list[torch.Tensor]) -> Basis:
     """A basis of a cache's own blocks."""
-    sums, found, form = Sums(SHAPE), _layout(caches), _form(caches[0].dtype, 3.0, None)
+    sums, found, form = Sums(Shape(LAYERS, HEADS, WIDTH, FRAMES[0])), _layout(caches), _form(caches[0].dtype, 3.0, None)
     for at in range(COUNT):
         sums.add(form.scaled(found.read([one[at] for one in caches]), at)[0])
     return sums.basis("a model", "0123")

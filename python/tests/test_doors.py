@@ -32,11 +32,10 @@ def _smollm2(folder: Path):
     return model.eval()
 
 
-def _gpt2(folder: Path):
-    return folders.trained_gpt2(folder, TEXT.read_bytes()[:-480])
-
-
-MODELS = {"smollm2": (_smollm2, 3.0, "line-fast"), "gpt2": (_gpt2, 3.0, "trinity")}
+MODELS = {
+    "smollm2": (_smollm2, 3.0, "line-fast"),
+    "gpt2": (lambda folder: folders.trained_gpt2(folder, TEXT.read_bytes()[:-480]), 3.0, "trinity"),
+}
 
 
 def _tokens(folder: Path, text: bytes):

@@ -51,12 +51,8 @@ impl Ranked {
             return Self::of_recomputation(cluster, job, replica_batch);
         }
         let space = Space { cluster, job, search, replica_batch };
-        let mut ranked = Self {
-            candidates: Vec::new(),
-            replica_batch,
-            refused: Infeasible::NoCut { gpus: cluster.gpus, batch: job.global_batch },
-            tried: 0,
-        };
+        let refused = Infeasible::NoCut { gpus: cluster.gpus, batch: job.global_batch };
+        let mut ranked = Self { candidates: Vec::new(), replica_batch, refused, tried: 0 };
         let mut least_gb = f64::INFINITY;
         space.each(|layout| {
             let laid_out = layout.apply(job, replica_batch);

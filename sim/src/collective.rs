@@ -76,13 +76,8 @@ fn half_all_reduce(
     }
 }
 
-/// Each rank has `values`, an equal piece of them for every rank.
-pub fn all_to_all(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    all_to_all_by(channel, Algorithm::Direct, ranks, values)
-}
-
-/// [`all_to_all`] with the algorithm named: direct, or handed from neighbour
-/// to neighbour around a ring.
+/// Each rank has `values`, an equal piece of them for every rank: direct, or
+/// handed from neighbour to neighbour around a ring.
 pub fn all_to_all_by(channel: &Channel, algorithm: Algorithm, ranks: u32, values: f64) -> f64 {
     match (ranks, algorithm) {
         (0 | 1, _) => 0.0,
@@ -105,8 +100,7 @@ pub fn exchange(channel: &Channel, values: f64) -> f64 {
     if values <= 0.0 {
         return 0.0;
     }
-    let hops = channel.link.hops(1, 2);
-    let latency_s = hops * channel.link.latency_s + channel.link.launch_s;
+    let latency_s = channel.link.neighbour_s() + channel.link.launch_s;
     latency_s + channel.codec_latency_s + channel.stages(values).pipelined_s()
 }
 
@@ -194,22 +188,21 @@ fn double_tree(channel: &Channel, ranks: u32, values: f64) -> f64 {
 /// Every rank sends a different piece to every other: the first half of a
 /// direct all-reduce, and an all-to-all.
 fn direct_exchange(channel: &Channel, ranks: u32, values: f64) -> f64 {
-    let hops = channel.link.direct_hops(ranks);
-    let pieces = f64::from(ranks - 1);
-    let mut stages = channel.stages(values / f64::from(ranks));
-    stages.wire_s *= channel.link.direct_load(ranks);
-    stages.encode_s *= pieces;
-    stages.decode_s *= pieces;
-    stages.chunks *= pieces;
-    hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
+    direct(channel, ranks, values, f64::from(ranks - 1))
 }
 
 /// Every rank sends the same piece to every other: encoded once.
 fn direct_gather(channel: &Channel, ranks: u32, values: f64) -> f64 {
+    direct(channel, ranks, values, 1.0)
+}
+
+/// Every rank encodes so many pieces, and decodes one of every other.
+fn direct(channel: &Channel, ranks: u32, values: f64, encoded: f64) -> f64 {
     let hops = channel.link.direct_hops(ranks);
-    let pieces = f64::from(ranks - 1);
     let mut stages = channel.stages(values / f64::from(ranks));
     stages.wire_s *= channel.link.direct_load(ranks);
-    stages.decode_s *= pieces;
+    stages.encode_s *= encoded;
+    stages.decode_s *= f64::from(ranks - 1);
+    stages.chunks *= encoded;
     hops * channel.link.latency_s + channel.codec_latency_s + stages.pipelined_s()
 }

@@ -65,7 +65,10 @@ impl Local {
     /// The whole estimate, for a cluster and a job that share this part.
     pub(crate) fn estimate(&self, cluster: &Cluster, job: &Job) -> Result<Estimate, Infeasible> {
         check_network(cluster, job, &job.parallelism)?;
-        check_die(cluster)?;
+        if let Some(die) = &cluster.gpu.die {
+            // It has to fit a reticle, codecs and all, and its PHYs the edge of the die.
+            die.roofline.check(cluster.codecs_per_gpu * cluster.codec.area_mm2)?;
+        }
         let memory =
             MemoryByKind { codec_staging_bytes: memory::codec_staging_bytes(cluster, job), ..self.memory };
         match &self.on_gpu {
@@ -235,13 +238,6 @@ fn check_quantities(cluster: &Cluster, job: &Job) -> Result<(), Infeasible> {
 
 fn check_rate(name: &'static str, value: f64) -> Result<(), Infeasible> {
     if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Infeasible::NotPositive { name, value }) }
-}
-
-/// A GPU given by parts has to fit a reticle, codecs and all, and its PHYs the
-/// edge of its die.
-fn check_die(cluster: &Cluster) -> Result<(), Infeasible> {
-    let Some(die) = &cluster.gpu.die else { return Ok(()) };
-    die.roofline.check(cluster.codecs_per_gpu * cluster.codec.area_mm2)
 }
 
 fn check_network(cluster: &Cluster, job: &Job, p: &Parallelism) -> Result<(), Infeasible> {

@@ -56,11 +56,6 @@ struct Message {
 /// Chunks beyond this are played as this many larger ones.
 const MOST_CHUNKS: f64 = 4096.0;
 
-/// A message without a codec: the wire alone, in closed form.
-fn raw_message(whole_s: f64) -> Message {
-    Message { chunks: vec![("wire", 0.0, whole_s)], total_s: whole_s }
-}
-
 /// Plays one message through encoder, wire and decoder. `encodes` is false
 /// where it is forwarded as it came.
 fn play_message(channel: &Channel, values: f64, encodes: bool) -> Message {
@@ -130,7 +125,8 @@ impl<'a> Player<'a> {
                 if b.channel.is_coded() {
                     play_message(&b.channel, b.values, true)
                 } else {
-                    raw_message(b.whole_s)
+                    // The wire alone, in closed form.
+                    Message { chunks: vec![("wire", 0.0, b.whole_s)], total_s: b.whole_s }
                 }
             })
         };

@@ -77,7 +77,7 @@ pub struct Blocks {
 }
 
 /// Mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Moe {
     pub experts: u32,
@@ -340,8 +340,7 @@ mod tests {
                 shared_experts: 1,
                 expert_ffn: 2048,
                 dense_layers: 3,
-                latent: 0,
-                most_nodes: 0,
+                ..Moe::default()
             }),
             ..llama(61, 7168, 128, 128, 18432, 129_280)
         };

@@ -169,14 +169,11 @@ fn kept_layers(job: &Job) -> f64 {
 /// stages at the front, which have most micro-batches in flight, and the last,
 /// which has the loss.
 fn training_activations_bytes(software: &Software, job: &Job) -> f64 {
-    let kept = match job.recompute {
-        Recompute::Full => layer_input_bytes(job),
-        _ => layer_activations_bytes(software, job),
-    };
-    // While a checkpointed layer runs backward, all of it is alive once.
-    let working = match job.recompute {
-        Recompute::Full => layer_activations_bytes(software, job),
-        _ => 0.0,
+    let all = layer_activations_bytes(software, job);
+    let (kept, working) = match job.recompute {
+        // While a checkpointed layer runs backward, all of it is alive once.
+        Recompute::Full => (layer_input_bytes(job), all),
+        _ => (all, 0.0),
     };
     let first = kept_layers(job) * kept;
     let last = stage_layers(job) * kept + logits_bytes(software, job);

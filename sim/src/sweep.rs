@@ -52,7 +52,7 @@ impl SweepPlan {
         for scenario in self.space.scenarios() {
             text += &format!(" {} {:?}", scenario.name, scenario.base);
             for axis in &scenario.axes {
-                text += &format!(" {} {:?} {:x}", axis.path, axis.labels, axis.digest());
+                text += &format!(" {} {:?} {:x}", axis.path, axis.labels, axis.digest);
             }
         }
         digest(format_args!("{text}"))
@@ -83,22 +83,14 @@ impl Accumulator {
     /// Nothing seen yet.
     pub fn new(plan: &SweepPlan) -> Self {
         let scenarios = plan.space.scenarios();
+        let summaries = |axis: &Axis| vec![ValueSummary::new(plan.objectives.len()); axis.labels.len()];
         Self {
             points: 0,
             feasible: 0,
             rejected: BTreeMap::new(),
             fronts: vec![Front::default(); scenarios.len()],
             top: Top::new(plan.top),
-            values: scenarios
-                .iter()
-                .map(|scenario| {
-                    scenario
-                        .axes
-                        .iter()
-                        .map(|axis| vec![ValueSummary::new(plan.objectives.len()); axis.labels.len()])
-                        .collect()
-                })
-                .collect(),
+            values: scenarios.iter().map(|own| own.axes.iter().map(summaries).collect()).collect(),
         }
     }
 

@@ -176,7 +176,7 @@ fn judged(
     let winning_intervals =
         if leads { vary::winning_intervals(&contest, &best, progress)? } else { Vec::new() };
     let sensitivities = vary::sensitivities(&contest, &first.scenario, progress)?;
-    let (study, sweep_toml) = contest.final_study(&best)?;
+    let (study, sweep_toml) = contest.grid(Some(&best))?;
     let mut exploration = Exploration {
         title: file.title.clone(),
         study: request.study.clone(),

@@ -31,13 +31,12 @@ function lane(module, source) {
   };
   const inPage = () => {
     const serve = server(module);
-    return (message) => {
+    return (message) =>
       setTimeout(() => {
         const start = performance.now();
         const reply = serve(message.request, message.file);
         settle({ id: message.id, reply, ms: performance.now() - start });
       });
-    };
   };
   try {
     const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));

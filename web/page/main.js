@@ -96,8 +96,7 @@ function answered(side, answer, ms) {
   alarm(null);
   if (side === "a") stale(false);
   draw();
-  const timing = `${grouped(answer.outcome.points)} points in ${ms.toFixed(0)} ms.`;
-  byId("timing").textContent = timing;
+  byId("timing").textContent = `${grouped(answer.outcome.points)} points in ${ms.toFixed(0)} ms.`;
   document.body.dataset.ms = ms.toFixed(1);
   document.body.dataset.answers = Number(document.body.dataset.answers ?? 0) + 1;
   if (!document.body.dataset.first) {

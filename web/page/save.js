@@ -73,13 +73,9 @@ export function parseCsv(text) {
 /// The points that a file of the command holds: points.csv, pareto.csv, or what
 /// `trinity sweep --json` printed.
 export function pointsOf(name, text) {
-  let points;
-  if (name.endsWith(".json")) {
-    const found = JSON.parse(text);
-    points = (found.fronts ?? []).flatMap((front) => front.front);
-  } else {
-    points = parseCsv(text).filter((row) => row.status === undefined || row.status === "ok");
-  }
+  const points = name.endsWith(".json")
+    ? (JSON.parse(text).fronts ?? []).flatMap((front) => front.front)
+    : parseCsv(text).filter((row) => row.status === undefined || row.status === "ok");
   const known = points.filter((point) => point && "scenario" in point && "index" in point && Number.isFinite(point.area_mm2 ?? point.tokens_per_s));
   if (!known.length) throw new Error(`${name} holds no points: expected points.csv or pareto.csv of \`trinity sweep\`, or what its --json prints`);
   return known;

@@ -34,7 +34,6 @@ export function server(module) {
           error: large ? "the file does not fit the memory a page may have" : `the model stopped: ${error.message}`,
           help: large ? "the command reads files of any size" : "please report this with the link of this page",
         },
-        stopped: true,
       };
     }
   };

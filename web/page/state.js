@@ -5,19 +5,6 @@
 export const FIRST = "sweeps/llama-7b";
 const KNOWN = ["sweep", "set", "text", "point", "side", "b", "b.set", "view", "x", "y", "log", "theme"];
 
-export function fresh() {
-  return {
-    a: { sweep: FIRST, sets: [] },
-    b: null,
-    point: null,
-    view: "study",
-    x: null,
-    y: null,
-    log: true,
-    theme: "",
-  };
-}
-
 /// The sets of a study with one more; an assignment of the same path goes.
 export function withSet(study, path, value) {
   const sets = study.sets.filter((set) => !set.startsWith(`${path}=`));
@@ -52,14 +39,18 @@ export function written(state) {
 
 /// The state that a fragment tells, and what in it is nonsense.
 export function read(fragment) {
-  const state = fresh();
+  const state = {
+    a: { sweep: FIRST, sets: [] },
+    b: null,
+    point: null,
+    view: "study",
+    x: null,
+    y: null,
+    log: true,
+    theme: "",
+  };
   const complaints = [];
-  let fields;
-  try {
-    fields = new URLSearchParams(fragment.replace(/^#/, ""));
-  } catch {
-    return { state, complaints: ["the link cannot be read"] };
-  }
+  const fields = new URLSearchParams(fragment.replace(/^#/, ""));
   for (const key of new Set(fields.keys()))
     if (!KNOWN.includes(key)) complaints.push(`the link speaks of \`${key.slice(0, 40)}\`, which nobody here knows`);
   if (fields.has("sweep")) state.a.sweep = fields.get("sweep");

@@ -1,10 +1,9 @@
 // Tensors: a dropped file, its statistics, and codecs on a piece of it.
 //
 // The file stays in the page; the codecs are the command's own.
-import { el, grouped, looks, sig3 } from "./format.js";
+import { el, grouped, looks, sig3, svg } from "./format.js";
 import { histogramPlot, mark, ratePlot } from "./plot.js";
 import { refusal } from "./answers.js";
-import { svg } from "./format.js";
 
 const BITS = [2, 2.5, 3, 3.5, 4];
 const SAMPLES = [4096, 16384, 65536, 262144];

@@ -8,11 +8,7 @@ use crate::{
     tools::{self, succeed},
     workspace::root,
 };
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{env, fs, path::PathBuf, process::Command};
 
 /// Set where tests that take long, or need gigabytes, are to run as well.
 pub const ALL: &str = "TRINITY_TEST_ALL";
@@ -36,14 +32,14 @@ pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, Stri
     let folder = root().join(folder);
     let python = folder.join("bin/python");
     let installed = folder.join("requirements.txt");
-    let mut wanted = String::new();
-    for list in lists {
-        wanted += &files::text(&root().join(list))?;
-    }
+    let texts = lists.iter().map(|list| files::text(&root().join(list)));
+    let wanted = texts.collect::<Result<String, String>>()?;
     if python.exists() && fs::read_to_string(&installed).is_ok_and(|have| have == wanted) {
         return Ok(python);
     }
-    make_environment(&folder)?;
+    let make = || succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+    // Debian splits the venv module from Python.
+    make().or_else(|_| tools::install(&["python3-venv"]).and_then(|()| make()))?;
     let mut pip = Command::new(&python);
     // Where there is no network, that is soon said.
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]);
@@ -58,10 +54,4 @@ pub fn virtual_environment(folder: &str, lists: &[&str]) -> Result<PathBuf, Stri
     }
     files::write(&installed, wanted)?;
     Ok(python)
-}
-
-fn make_environment(folder: &Path) -> Result<(), String> {
-    let make = || succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder));
-    // Debian splits the venv module from Python.
-    make().or_else(|_| tools::install(&["python3-venv"]).and_then(|()| make()))
 }

@@ -8,7 +8,7 @@ use crate::{
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitStatus, Stdio},
     time::Instant,
 };
@@ -90,11 +90,6 @@ fn count(folder: &Path) -> usize {
     files::within(folder).map_or(0, |found| found.iter().filter(|path| path.is_file()).count())
 }
 
-/// Real streams for a decoder to start from, in the folder `shared` beside the repository.
-fn conformance(target: &str) -> PathBuf {
-    root().join("../shared/conformance").join(target.trim_end_matches("_decode"))
-}
-
 /// Inputs found on the way stay in `fuzz/corpus`, where the next call goes on from them, beside the
 /// number of runs so far; the target writes its seeds beside them, and what was found in the past is
 /// tried first.
@@ -110,7 +105,9 @@ fn fuzz(target: &str, runs: u64, max_len: u64) -> Result<Round, String> {
     // No sanitizer: safe code needs none, and without one the stable compiler will do.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
     command.env("TRINITY_FUZZ_SEEDS", &seeds).arg(&seeds);
-    for more in [conformance(target), folder.join("findings").join(target)] {
+    // Real streams for a decoder to start from, in the folder `shared` beside the repository.
+    let streams = root().join("../shared/conformance").join(target.trim_end_matches("_decode"));
+    for more in [streams, folder.join("findings").join(target)] {
         if more.is_dir() {
             command.arg(&more);
         }

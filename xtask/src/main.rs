@@ -50,13 +50,7 @@ cargo xtask tune NAME[=VALUE,...] [FILE...]  what other values of a tuned consta
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(compiled) = compile::instead(&args) {
-        return compiled.map_or_else(
-            |message| {
-                eprintln!("error: {message}");
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
+        return ended(compiled);
     }
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
@@ -88,6 +82,10 @@ fn main() -> ExitCode {
         }
         _ => Err(format!("expected one of:\n{HELP}")),
     };
+    ended(outcome)
+}
+
+fn ended(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -7,6 +7,7 @@
 
 use crate::{
     files,
+    tools::output,
     workspace::{root, target},
 };
 use std::{path::PathBuf, process::Command};
@@ -206,8 +207,7 @@ fn printed(pieces: &[Piece]) -> Result<(), String> {
         let program = program().ok_or("no command `trinity` is built (`cargo build --release`)")?;
         let words: Vec<&str> =
             arguments.split(' ').map(|word| if word == "OUT" { out_text.as_str() } else { word }).collect();
-        let done = Command::new(&program).args(words).arg("--force").output();
-        let done = done.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let done = output(Command::new(&program).args(words).arg("--force"))?;
         let said = String::from_utf8_lossy(&done.stdout);
         let missing: Vec<&String> = piece.numbers.iter().filter(|number| !is_in(number, &said)).collect();
         if !missing.is_empty() {

@@ -58,12 +58,10 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
     files::folder(to)?;
     for path in files::within(from)? {
         let Some(name) = path.file_name() else { continue };
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         if path.is_dir() && name != "__pycache__" {
             copy_folder(&path, &to.join(name))?;
-        } else if path
-            .extension()
-            .is_some_and(|ending| ["py", "pyi", "typed"].iter().any(|own| ending == *own))
-        {
+        } else if ["py", "pyi", "typed"].contains(&ending) {
             copy(&path, &to.join(name))?;
         }
     }

@@ -54,14 +54,8 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let measure = compile::released("regret", "trinity-tensor")?;
     let age = CODECS.iter().map(|folder| newest(&root().join(folder))).max().unwrap_or(0);
     let kept = target().join(format!("regret/{age}"));
-    let status = Command::new(&measure)
-        .args(args)
-        .arg("--kept")
-        .arg(&kept)
-        .args(files())
-        .status()
-        .map_err(|error| format!("cannot run {}: {error}", measure.display()))?;
-    match status.code() {
+    let status = Command::new(&measure).args(args).arg("--kept").arg(&kept).args(files()).status();
+    match status.map_err(|error| format!("cannot run {}: {error}", measure.display()))?.code() {
         Some(0) => Ok(()),
         Some(1) => Err("a bar is missed".into()),
         _ => Err(format!("{} failed", measure.display())),

@@ -41,11 +41,8 @@ pub fn run(args: &[&str]) -> Result<(), Failure> {
             )));
         }
     };
-    require(if verify {
-        &["verilator", "g++", "make", "yosys"]
-    } else {
-        &["verilator", "g++", "make", "yosys", "sta", "gzip"]
-    })?;
+    let needed = ["verilator", "g++", "make", "yosys", "sta", "gzip"];
+    require(if verify { &needed[..4] } else { &needed })?;
     files::folder(&folder())?;
     let start = Instant::now();
     if verify {
@@ -89,8 +86,6 @@ fn require(programs: &[&str]) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure::Missing(format!(
-        "no {} here (Debian: apt install verilator yosys opensta)",
-        missing.join(", ")
-    )))
+    let missing = missing.join(", ");
+    Err(Failure::Missing(format!("no {missing} here (Debian: apt install verilator yosys opensta)")))
 }

@@ -20,7 +20,7 @@ use outcome::StepOutcome;
 use plan::{STEPS, Step};
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     sync::{Condvar, Mutex, PoisonError},
     thread,
@@ -45,7 +45,8 @@ pub fn run(options: &[&str]) -> Result<(), String> {
     let chosen = plan::choose(&names)?;
     let mut times = Times::read();
     if let ([step], Some(report)) = (&chosen[..], env::var_os(REPORT)) {
-        return alone(step, PathBuf::from(report));
+        // In a process of its own, whose words go to a log.
+        return files::write(Path::new(&report), (step.run)().written());
     }
     eprint!("{}", plan::printed(&chosen, &times));
     if modes.contains(&"--plan") {
@@ -54,7 +55,7 @@ pub fn run(options: &[&str]) -> Result<(), String> {
     let start = Instant::now();
     let done = match &chosen[..] {
         // With its words on the terminal as it says them.
-        [step] => vec![in_place(step)],
+        [step] => vec![(*step, (step.run)(), start.elapsed().as_secs())],
         _ => all_of(&chosen, &times)?,
     };
     let seconds = start.elapsed().as_secs();
@@ -68,17 +69,6 @@ pub fn run(options: &[&str]) -> Result<(), String> {
     }
     times.write();
     summary(&done, seconds)
-}
-
-/// One step in a process of its own, whose words go to a log.
-fn alone(step: &Step, report: PathBuf) -> Result<(), String> {
-    files::write(&report, (step.run)().written())
-}
-
-fn in_place(step: &'static Step) -> Done {
-    let start = Instant::now();
-    let outcome = (step.run)();
-    (step, outcome, start.elapsed().as_secs())
 }
 
 /// A step, what became of it, and its seconds.

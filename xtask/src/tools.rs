@@ -6,7 +6,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -94,17 +94,14 @@ pub fn install(packages: &[&str]) -> Result<(), String> {
 /// The words that make apt-get run as root: none for root, `sudo -n` for who may.
 fn apt_prefix() -> Option<&'static [&'static str]> {
     find("apt-get")?;
-    let succeeds = |program: &str, args: &[&str]| {
-        Command::new(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .output()
-            .is_ok_and(|output| output.status.success())
+    let may = || {
+        let asked = Command::new("sudo").args(["-n", "true"]).stdin(Stdio::null()).output();
+        asked.is_ok_and(|output| output.status.success())
     };
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     if is_root {
         Some(&[])
-    } else if find("sudo").is_some() && succeeds("sudo", &["-n", "true"]) {
+    } else if find("sudo").is_some() && may() {
         Some(&["sudo", "-n"])
     } else {
         None
@@ -112,18 +109,10 @@ fn apt_prefix() -> Option<&'static [&'static str]> {
 }
 
 fn apt(prefix: &[&str], args: &[&str]) -> Result<(), String> {
-    let words: Vec<&str> = prefix
-        .iter()
-        .copied()
-        // Another apt-get ends at some time.
-        .chain(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"])
-        .chain(args.iter().copied())
-        .collect();
-    let output = Command::new(words[0])
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot run {}: {error}", words[0]))?;
+    // Another apt-get ends at some time.
+    let own = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"];
+    let words = [prefix, &own[..], args].concat();
+    let output = output(Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()))?;
     if output.status.success() {
         return Ok(());
     }
@@ -136,13 +125,16 @@ pub fn find(program: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
+/// What became of a command and what it said, however it ended.
+pub fn output(command: &mut Command) -> Result<Output, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|error| format!("cannot run {program}: {error}"))
+}
+
 /// Runs a command with its output on the terminal; an error names it.
 pub fn succeed(command: &mut Command) -> Result<(), String> {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let line = words.join(" ");
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`{line}` ended with {status}")),

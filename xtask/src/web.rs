@@ -23,16 +23,9 @@ const TARGET: &str = "wasm32-unknown-unknown";
 
 /// `cargo xtask web`: builds the page and says where it is.
 pub fn run() -> Result<(), String> {
-    match build() {
-        Ok(page) => {
-            eprintln!(
-                "wrote {}; the next build of the command carries it (`trinity web -o`)",
-                page.display()
-            );
-            Ok(())
-        }
-        Err(Failure::Missing(reason) | Failure::Failed(reason)) => Err(reason),
-    }
+    let page = build().map_err(|(Failure::Missing(reason) | Failure::Failed(reason))| reason)?;
+    eprintln!("wrote {}; the next build of the command carries it (`trinity web -o`)", page.display());
+    Ok(())
 }
 
 /// The module in a profile.

@@ -56,9 +56,7 @@ pub fn lock(folder: &Path, work: &str) -> Result<(), Failure> {
     let mut files: BTreeSet<String> =
         lines.filter(|file| folder.join(file).exists()).map(String::from).collect();
     match other {
-        Some(other) if !alone => {
-            return Err(busy(folder, other, &work));
-        }
+        Some(other) if !alone => return Err(busy(folder, other, &work)),
         Some(other) if !files.is_empty() && !session::force() => {
             return Err(Failure::input(format_args!(
                 "`{}` holds the results of `{other}`, and this is `{work}`",

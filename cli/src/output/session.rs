@@ -116,15 +116,10 @@ fn absolute(path: &Path) -> PathBuf {
     known.or_else(|| std::path::absolute(path).ok()).unwrap_or_else(|| path.to_path_buf())
 }
 
-/// Whether a path leads to a file that this run reads.
-fn is_input(path: &Path) -> bool {
-    let found = fs::metadata(path).ok().as_ref().and_then(identity);
-    found.is_some_and(|found| session().inputs.contains(&found))
-}
-
 /// Refuses to write where this run reads.
 pub fn refuse_input(path: &Path) -> Result<(), Failure> {
-    if is_input(path) {
+    let found = fs::metadata(path).ok().as_ref().and_then(identity);
+    if found.is_some_and(|found| session().inputs.contains(&found)) {
         return Err(Failure::input(format_args!("`{}` is an input of this very command", path.display()))
             .help("choose another name for the result; --force does not replace an input"));
     }

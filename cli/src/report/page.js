@@ -42,8 +42,7 @@ const explain = (point, after) => {
       group = part;
     }
   }
-  const close = make("button", "close", panel);
-  close.onclick = () => panel.remove();
+  make("button", "close", panel).onclick = () => panel.remove();
   after.append(panel);
 };
 
@@ -120,8 +119,7 @@ for (const table of document.querySelectorAll("details.table table")) {
   });
   const bar = make("div");
   bar.className = "tools";
-  const button = make("button", "download CSV", bar);
-  button.onclick = () => {
+  make("button", "download CSV", bar).onclick = () => {
     const cell = (own) => /[",\n]/.test(own) ? `"${own.replaceAll('"', '""')}"` : own;
     const lines = [...table.rows].map((row) => [...row.cells].map((own) => cell(own.textContent)).join(","));
     const link = make("a");

@@ -15,8 +15,6 @@ from transformers import BertConfig, BertModel
 
 #: Sentences that are compared, and such that only calibrate.
 COMPARED, CALIBRATING = 300, 60
-#: Bytes of a parameter as the package has it.
-WIDTH = 4
 
 
 def sentences() -> list[str]:
@@ -42,7 +40,8 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 class Subject:
     name = "minilm-l6-v2"
-    width = WIDTH
+    #: Bytes of a parameter as the package has it.
+    width = 4
     #: What `agreement` and `second` are.
     measures = ("rank correlation of similarities", "nearest sentence the same")
 

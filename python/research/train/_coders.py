@@ -192,11 +192,8 @@ class Sign(_Stateless):
         return values.view(shape)
 
 
-class RateControl:
-    """Holds a rate over many steps: what one step took too much, the next ones save.
-
-    ``octaves`` is by how much, in octaves, steps should grow after a payload.
-    """
+class _AtRate:
+    """A coder that holds a rate over many steps: what one step took too much, the next ones save."""
 
     #: Steps over which a debt is paid back.
     HORIZON = 16.0
@@ -205,23 +202,17 @@ class RateControl:
         self.bits = bits
         self.debt = 0.0
 
+    def aim(self, bits: float) -> None:
+        """Holds another rate from the next payload on."""
+        self.bits = bits
+
     def octaves(self, found: float) -> float:
+        """By how much, in octaves, steps should grow after a payload."""
         self.debt = max(-self.bits, min(self.bits, self.debt + found - self.bits))
         aim = self.bits - self.debt / self.HORIZON
         # Bits per octave of the step: near one at high rates, less where most levels are zero.
         slope = self.bits / (self.bits + 0.4)
         return max(-1.0, min(1.0, 0.7 * (found - aim) / slope))
-
-
-class _AtRate:
-    """A coder that holds a rate."""
-
-    def __init__(self, bits: float) -> None:
-        self.rate = RateControl(bits)
-
-    def aim(self, bits: float) -> None:
-        """Holds another rate from the next payload on."""
-        self.rate.bits = bits
 
 
 class Line(_AtRate):
@@ -254,12 +245,12 @@ class Line(_AtRate):
     def state(self) -> dict[str, Any]:
         return {
             "gain": self.gain, "head": self.head, "age": self.age, "planned": self.planned,
-            "debt": self.rate.debt, "off": self._off,
+            "debt": self.debt, "off": self._off,
         }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
         self.gain, self.head, self.age = state["gain"], state["head"], state["age"]
-        self.planned, self.rate.debt, self._off = state["planned"], state["debt"], state["off"]
+        self.planned, self.debt, self._off = state["planned"], state["debt"], state["off"]
         self._device = None
 
     def _due(self) -> bool:
@@ -282,13 +273,9 @@ class Line(_AtRate):
         if not bool(host.any()):
             host = host + torch.linspace(-1, 1, host.numel()).view(host.shape)
         flat = host.reshape(-1).numpy()
-        self.head = _core.line_plan_of_sample(flat, (host.shape[0], cols, rows), self.rate.bits, self.best)
+        self.head = _core.line_plan_of_sample(flat, (host.shape[0], cols, rows), self.bits, self.best)
         self.gain, self.planned = 1.0, self.age
         self._device = None
-
-    def _plan(self, values: int) -> bytes:
-        # Who reads a head wants to see that a stream of its size can follow.
-        return self.head + bytes(values // 256)
 
     def _on_device(self, x: torch.Tensor) -> DeviceCodec:
         if self._device is None:
@@ -310,7 +297,9 @@ class Line(_AtRate):
                 coded.check()
             stream = coded.bytes
         else:
-            made = _core.line_encode(self._plan(x.numel()), scaled.contiguous().reshape(-1).numpy())
+            # Who reads a head wants to see that a stream of its size can follow.
+            plan = self.head + bytes(x.numel() // 256)
+            made = _core.line_encode(plan, scaled.contiguous().reshape(-1).numpy())
             stream = torch.frombuffer(bytearray(made), dtype=torch.uint8)
         gain = torch.frombuffer(bytearray(struct.pack("<f", self.gain)), dtype=torch.uint8)
         payload = torch.cat((stream, gain.to(stream.device)))
@@ -319,8 +308,8 @@ class Line(_AtRate):
 
     def _hold(self, found: float) -> None:
         self.age += 1
-        self._off = abs(found - self.rate.bits) > self.TOO_FAR * self.rate.bits
-        octaves = self.rate.octaves(found)
+        self._off = abs(found - self.bits) > self.TOO_FAR * self.bits
+        octaves = self.octaves(found)
         # As a single-precision number, which is what is sent.
         (self.gain,) = struct.unpack("<f", struct.pack("<f", self.gain * 2.0**octaves))
 
@@ -456,18 +445,15 @@ class Video(_AtRate):
         self.qp: float | None = None
 
     def state(self) -> dict[str, Any]:
-        return {"qp": self.qp, "debt": self.rate.debt}
+        return {"qp": self.qp, "debt": self.debt}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.qp, self.rate.debt = state["qp"], state["debt"]
+        self.qp, self.debt = state["qp"], state["debt"]
 
     def _at(self, x: torch.Tensor, qp: float) -> bytes:
         asked = _coded._asked(self.codec, ("qp", round(qp)), measure=False)
         (coded,) = _coded._encode(["gradient"], [x.detach().cpu()], None, asked, False)
         return coded.bytes
-
-    def _moved(self, qp: float, octaves: float) -> float:
-        return max(self.LEAST, min(self.MOST, qp + 6.0 * octaves))
 
     def _first(self, x: torch.Tensor) -> float:
         """A parameter near the rate, by halving."""
@@ -475,9 +461,9 @@ class Video(_AtRate):
         qp = (least + most) / 2
         for _ in range(self.TRIES):
             found = 8.0 * len(self._at(x, qp)) / x.numel()
-            if abs(found - self.rate.bits) <= self.NEAR * self.rate.bits:
+            if abs(found - self.bits) <= self.NEAR * self.bits:
                 break
-            least, most = (qp, most) if found > self.rate.bits else (least, qp)
+            least, most = (qp, most) if found > self.bits else (least, qp)
             qp = (least + most) / 2
         return qp
 
@@ -485,7 +471,8 @@ class Video(_AtRate):
         if self.qp is None:
             self.qp = self._first(x)
         stream = self._at(x, self.qp)
-        self.qp = self._moved(self.qp, self.rate.octaves(8.0 * len(stream) / x.numel()))
+        octaves = self.octaves(8.0 * len(stream) / x.numel())
+        self.qp = max(self.LEAST, min(self.MOST, self.qp + 6.0 * octaves))
         return torch.frombuffer(bytearray(stream), dtype=torch.uint8).to(x.device)
 
     def decode(self, payload: torch.Tensor, shape: torch.Size) -> torch.Tensor:

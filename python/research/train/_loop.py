@@ -120,9 +120,6 @@ class Trainer:
         text = self.run.text
         return _evaluate.evaluate(self.model, self.corpus, text.windows, text.context, self.run.precision)
 
-    def weights_sha256(self) -> str:
-        return hashlib.sha256(self.flat.weights.cpu().numpy().tobytes()).hexdigest()
-
     def state(self) -> dict[str, Any]:
         boundaries = None if self.boundaries is None else self.boundaries.state()
         return {
@@ -231,7 +228,8 @@ def train(run: Run, *, resume: bool = False, force: bool = False, stop_after: in
         "codec_s": middle("codec_s"), "step_s": middle("step_s"),
         "encode_values_per_s": rate(trainer.clock.encoded, "encode_s"),
         "decode_values_per_s": rate(trainer.clock.decoded, "decode_s"),
-        "seconds": time.perf_counter() - began, "weights_sha256": trainer.weights_sha256(),
+        "seconds": time.perf_counter() - began,
+        "weights_sha256": hashlib.sha256(trainer.flat.weights.cpu().numpy().tobytes()).hexdigest(),
         "text_sha256": trainer.corpus.sha256, "run": run.as_dict(),
     }  # fmt: skip
     record.summary(summary)

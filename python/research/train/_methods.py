@@ -123,9 +123,6 @@ class Method:
     def vectors(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         return plain_mean(self.wire, [self.flat.vectors(one) for one in gradients])
 
-    def whole_mean(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        return plain_mean(self.wire, gradients)
-
     def bits(self, sent_bytes: float) -> float:
         return 8.0 * sent_bytes / self.flat.total
 
@@ -180,21 +177,22 @@ class Averaged(Method):
             self.slow = torch.zeros_like(matrices) if self.slow is None else self.slow
             self.slow.mul_(beta).addcmul_(matrices, matrices, value=1 - beta)
 
+    def _of_tensor(self, rows: torch.Tensor) -> torch.Tensor:
+        """For each row the mean over all rows of its tensor."""
+        sums = torch.zeros(self.flat.matrix_count, device=rows.device).index_add_(0, self.flat.row_tensor, rows)
+        return (sums / self.flat.tensor_rows)[self.flat.row_tensor]
+
     def _floor(self, root: torch.Tensor) -> torch.Tensor:
         """The least scale, for each row."""
         rows = root.mean(1)
-        means = torch.zeros(self.flat.matrix_count, device=rows.device).index_add_(0, self.flat.row_tensor, rows)
-        of_tensor = (means / self.flat.tensor_rows)[self.flat.row_tensor]
-        return torch.maximum(FLOOR * of_tensor, FLOOR_OF_ALL * rows.mean())[:, None]
+        return torch.maximum(FLOOR * self._of_tensor(rows), FLOOR_OF_ALL * rows.mean())[:, None]
 
     def update(self, gradients: list[torch.Tensor], lr: float, step: int) -> float:
         matrices, sent = self.coded.mean([self.flat.matrices(one) for one in gradients], self._scale())
         mean = torch.cat((matrices.reshape(-1), self.vectors(gradients)))
         self._see(matrices)
         if self.asked.scale == "tensor":
-            rows = matrices.square().mean(1)
-            sums = torch.zeros(self.flat.matrix_count, device=rows.device).index_add_(0, self.flat.row_tensor, rows)
-            root = (sums / self.flat.tensor_rows).sqrt()[self.flat.row_tensor]
+            root = self._of_tensor(matrices.square().mean(1)).sqrt()
             self.tensor_scale = root.clamp_min(FLOOR_OF_ALL * root.mean()).clamp_min(1e-30)[:, None]
         self.apply(mean, lr)
         return self.bits(sent + self.vector_bytes)
@@ -235,7 +233,7 @@ class PowerSgd(Method):
 
     def update(self, gradients: list[torch.Tensor], lr: float, step: int) -> float:
         if step < self.begins:
-            self.apply(self.whole_mean(gradients), lr)
+            self.apply(plain_mean(self.wire, gradients), lr)
             return 32.0
         flat = self.flat
         meant = [flat.matrices(one).reshape(-1) + lost for one, lost in zip(gradients, self.lost)]
@@ -315,7 +313,7 @@ class OneBit(Method):
         self._move(update, trust, lr)
 
     def _warm(self, gradients: list[torch.Tensor], lr: float) -> float:
-        mean = self.whole_mean(gradients)
+        mean = plain_mean(self.wire, gradients)
         if self.lamb:
             mean, self.norm = clipped(mean, self.run.optimizer.clip)
             self._lamb_step(mean, lr)

@@ -7,6 +7,7 @@ architecture of `trinity-lm`, in PyTorch. Knows nothing of who trains it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
@@ -20,25 +21,19 @@ _ROTARY_BASE = 10000.0
 class Block(nn.Module):
     """One layer: attention and feed-forward, each on a residual."""
 
-    q_proj: nn.Parameter
-    k_proj: nn.Parameter
-    v_proj: nn.Parameter
-    o_proj: nn.Parameter
-    gate_proj: nn.Parameter
-    up_proj: nn.Parameter
-    down_proj: nn.Parameter
-
     def __init__(self, hidden: int, heads: int, kv_heads: int, ffn: int) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.head = heads, kv_heads, hidden // heads
         self.input_layernorm = nn.Parameter(torch.ones(hidden))
         self.post_attention_layernorm = nn.Parameter(torch.ones(hidden))
         kv = kv_heads * self.head
-        for name, rows, cols in (
-            ("q_proj", hidden, hidden), ("k_proj", kv, hidden), ("v_proj", kv, hidden), ("o_proj", hidden, hidden),
-            ("gate_proj", ffn, hidden), ("up_proj", ffn, hidden), ("down_proj", hidden, ffn),
-        ):  # fmt: skip
-            setattr(self, name, nn.Parameter(torch.empty(rows, cols)))
+
+        def matrix(rows: int, cols: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(rows, cols))
+
+        self.q_proj, self.k_proj, self.v_proj = matrix(hidden, hidden), matrix(kv, hidden), matrix(kv, hidden)
+        self.o_proj = matrix(hidden, hidden)
+        self.gate_proj, self.up_proj, self.down_proj = matrix(ffn, hidden), matrix(ffn, hidden), matrix(hidden, ffn)
 
     def _heads(self, x: torch.Tensor, count: int) -> torch.Tensor:
         return x.view(x.shape[0], x.shape[1], count, self.head).transpose(1, 2)
@@ -127,12 +122,8 @@ class Flat:
         self.names = [name for name, _ in named]
         self.shapes = [tuple(parameter.shape) for _, parameter in named]
         sizes = [parameter.numel() for _, parameter in named]
-        self.spans: list[tuple[int, int]] = []
-        at = 0
-        for size in sizes:
-            self.spans.append((at, at + size))
-            at += size
-        self.total = at
+        ends = list(accumulate(sizes))
+        self.spans, self.total = list(zip([0, *ends], ends)), ends[-1]
         self.matrix_values = sum(size for size, (_, p) in zip(sizes, named) if p.dim() >= 2)
         self.matrix_count = sum(p.dim() >= 2 for _, p in named)
         self.width = model.hidden
@@ -141,8 +132,8 @@ class Flat:
         self.row_tensor = torch.arange(self.matrix_count, device=device).repeat_interleave(self.tensor_rows)
         #: Where the tied embedding lies, which the first and the last stage of a pipeline both use.
         self.embedding = self.spans[self.names.index("embed_tokens")]
-        self.weights = torch.empty(at, device=device)
-        self.gradient = torch.zeros(at, device=device)
+        self.weights = torch.empty(self.total, device=device)
+        self.gradient = torch.zeros(self.total, device=device)
         with torch.no_grad():
             for (_, parameter), (first, last) in zip(named, self.spans):
                 view = self.weights[first:last].view(parameter.shape)
@@ -163,7 +154,4 @@ class Flat:
         return [row[first:last].view(shape) for (first, last), shape in zip(spans, self.shapes)]
 
     def name_at(self, place: int) -> str:
-        for name, (first, last) in zip(self.names, self.spans):
-            if first <= place < last:
-                return name
-        return "?"
+        return next((name for name, (first, last) in zip(self.names, self.spans) if first <= place < last), "?")

@@ -56,23 +56,19 @@ class Boundary:
 
     def __init__(self, asked: Pipeline, steps: int, clock: Clock) -> None:
         self.asked = asked
-
-        def timed(coder: Coder) -> Timed:
-            return Timed(coder, clock)
-
         self.steps = steps
         self.activation: Timed | None = None
         if asked.activation_bits:
-            self.activation = timed(self._coder(asked.activation_bits, asked.activation_rows, 0.0))
+            self.activation = Timed(self._coder(asked.activation_bits, asked.activation_rows, 0.0), clock)
         self.gradient: Timed | None = None
         self.second: tuple[Timed, Timed] | None = None
         if asked.gradient == "rtn":
-            self.gradient = timed(Rtn(int(asked.gradient_bits)))
+            self.gradient = Timed(Rtn(int(asked.gradient_bits)), clock)
         elif asked.gradient == "trinity":
-            self.gradient = timed(self._coder(asked.gradient_bits, asked.gradient_rows, asked.gradient_whiten))
+            self.gradient = Timed(self._coder(asked.gradient_bits, asked.gradient_rows, asked.gradient_whiten), clock)
         elif asked.gradient == "residual":
-            self.gradient = timed(self._plain_coder(asked.gradient_bits))
-            self.second = timed(self._plain_coder(asked.gradient_bits)), timed(Rtn(8))
+            self.gradient = Timed(self._plain_coder(asked.gradient_bits), clock)
+            self.second = Timed(self._plain_coder(asked.gradient_bits), clock), Timed(Rtn(8), clock)
         self.switch = int(steps * asked.switch)
         self.channels, self.activation_channels = Channels(), Channels()
         self.step = 0

@@ -73,8 +73,7 @@ class Processes:
             raise RunError.advised(said, "see what the other rank said last; the run goes on from its last checkpoint with --resume") from None
 
     def _lengths(self, own: list[int]) -> list[list[int]]:
-        mine = torch.tensor(own, dtype=torch.int64)
-        return [one.tolist() for one in self._all(mine)]
+        return [one.tolist() for one in self._all(torch.tensor(own, dtype=torch.int64))]
 
     def _all(self, mine: torch.Tensor) -> list[torch.Tensor]:
         """What every rank has in the place of this."""

@@ -130,12 +130,7 @@ fn attention(point: &Point, roofline: &Roofline, shape: &Shape) -> Kernel {
     let job = &point.job;
     let llm = &job.llm;
     let heads = f64::from(llm.heads) / shape.tensor;
-    let (score_dim, value_dim) = match llm.attention {
-        Attention::Grouped => (f64::from(llm.head_dim), f64::from(llm.head_dim)),
-        Attention::Latent { rope_dim, value_dim, .. } => {
-            (f64::from(llm.head_dim + rope_dim), f64::from(value_dim))
-        }
-    };
+    let (score_dim, value_dim) = llm.attention_dims();
     let pairs = shape.sequences * shape.queries * shape.context * heads;
     let cached = shape.sequences * shape.context * llm.kv_values_per_token_layer() * shape.kv_bytes
         / shape.tensor.min(f64::from(llm.kv_heads));

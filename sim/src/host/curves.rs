@@ -221,11 +221,6 @@ impl HostDevice {
         floor_s + factor * (self.streams.seconds(bytes) - fixed_s)
     }
 
-    /// The curve of the head size nearest above, or the largest.
-    fn attention_curve(&self, head_dim: f64) -> Option<&AttentionCurve> {
-        nearest(&self.attention, head_dim, |curve| curve.head_dim)
-    }
-
     /// Seconds of causal attention over `tokens`, forward or backward.
     pub fn attention_s(
         &self,
@@ -235,7 +230,7 @@ impl HostDevice {
         head_dim: f64,
         backward: bool,
     ) -> f64 {
-        let Some(curve) = self.attention_curve(head_dim) else { return f64::NAN };
+        let Some(curve) = nearest(&self.attention, head_dim) else { return f64::NAN };
         let rate = if backward { &curve.backward_flop_per_s } else { &curve.forward_flop_per_s };
         // A thread block takes a tile of queries of one head; fewer than
         // multiprocessors leave some idle.
@@ -266,15 +261,15 @@ impl HostDevice {
 /// Queries of a thread block of fused attention.
 const QUERY_TILE: f64 = 128.0;
 
-/// The entry whose size is nearest `wanted` among those aligned alike (kernels
-/// differ between multiples of eight and the rest).
-fn nearest<T>(list: &[T], wanted: f64, size: impl Fn(&T) -> f64) -> Option<&T> {
+/// The curve whose head size is nearest `wanted` among those aligned alike
+/// (kernels differ between multiples of eight and the rest).
+fn nearest(curves: &[AttentionCurve], wanted: f64) -> Option<&AttentionCurve> {
     let aligned = |value: f64| value % 8.0 == 0.0;
-    let distance = |entry: &&T| {
-        let apart = (size(entry) / wanted).ln().abs();
-        if aligned(size(entry)) == aligned(wanted) { apart } else { apart + 10.0 }
+    let distance = |curve: &AttentionCurve| {
+        let apart = (curve.head_dim / wanted).ln().abs();
+        if aligned(curve.head_dim) == aligned(wanted) { apart } else { apart + 10.0 }
     };
-    list.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    curves.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 #[cfg(test)]

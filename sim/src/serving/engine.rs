@@ -96,7 +96,7 @@ struct Progress {
 pub(super) struct Engine<'a> {
     costs: &'a StepCosts,
     rules: Rules,
-    now_s: f64,
+    pub now_s: f64,
     /// Decoding steps taken so far: the clock by which sequences end.
     steps: u64,
     /// (last step, request), earliest first; who was thrown out stays behind.
@@ -116,7 +116,7 @@ pub(super) struct Engine<'a> {
     next: usize,
     present: usize,
     progress: Vec<Progress>,
-    spent: Spent,
+    pub spent: Spent,
 }
 
 impl<'a> Engine<'a> {
@@ -139,14 +139,6 @@ impl<'a> Engine<'a> {
             progress: Vec::new(),
             spent: Spent::default(),
         }
-    }
-
-    pub fn now_s(&self) -> f64 {
-        self.now_s
-    }
-
-    pub fn spent(&self) -> Spent {
-        self.spent
     }
 
     /// Plays `items`, which are in the order of their arrival and fit the

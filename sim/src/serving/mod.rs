@@ -170,8 +170,8 @@ fn play(service: &Service, costs: &StepCosts, items: &[Item], engines: u32) -> P
             played.first_token_s[index] = time.first_token_s;
             played.done_s[index] = time.done_s;
         }
-        played.end_s = played.end_s.max(engine.now_s());
-        played.spent = played.spent + engine.spent();
+        played.end_s = played.end_s.max(engine.now_s);
+        played.spent = played.spent + engine.spent;
     }
     played
 }

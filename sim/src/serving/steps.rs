@@ -6,7 +6,7 @@
 //! off [`crate::estimate`] at a few points.
 
 use super::ServingError;
-use crate::{Cluster, Estimate, Gpu, Job, Phase, estimate};
+use crate::{Cluster, Gpu, Job, Phase, estimate};
 
 /// Time and energy of a step of one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -24,8 +24,9 @@ impl std::ops::Add for Cost {
 }
 
 impl Cost {
-    fn of(estimate: &Estimate) -> Self {
-        Self { time_s: estimate.iteration_s, energy_j: estimate.energy_j }
+    fn of(engine: &Cluster, step: &Job) -> Result<Self, ServingError> {
+        let estimate = estimate(engine, step)?;
+        Ok(Self { time_s: estimate.iteration_s, energy_j: estimate.energy_j })
     }
 
     pub(super) fn times(self, factor: f64) -> Self {
@@ -89,7 +90,7 @@ impl StepCosts {
         let (near, far) = ((context_tokens / 2.0).ceil().max(16.0), (2.0 * context_tokens).ceil().max(64.0));
         let mut decode = Vec::with_capacity(max_batch as usize);
         for batch in 1..=max_batch {
-            let at = |context: f64| decoding(&roomy, job, batch, context as u32);
+            let at = |context: f64| Cost::of(&roomy, &pass(job, Phase::Decode, batch, context as u32));
             let (low, high) = (at(near)?, at(far)?);
             let tokens = f64::from(batch) * (far - near);
             let per_token = Cost {
@@ -168,28 +169,15 @@ impl StepCosts {
     }
 }
 
-/// One decoding step of `batch` sequences with `context` tokens each.
-fn decoding(engine: &Cluster, job: &Job, batch: u32, context: u32) -> Result<Cost, ServingError> {
-    let step =
-        Job { phase: Phase::Decode, sequence: context, global_batch: batch, microbatch: batch, ..*job };
-    Ok(Cost::of(&estimate(engine, &step)?))
-}
-
-fn prefill(engine: &Cluster, job: &Job, sequences: u32, tokens: u32) -> Result<Cost, ServingError> {
-    let step = Job {
-        phase: Phase::Prefill,
-        sequence: tokens,
-        global_batch: sequences,
-        microbatch: sequences,
-        ..*job
-    };
-    Ok(Cost::of(&estimate(engine, &step)?))
+/// The job with a pass over `sequences` of so many tokens each.
+fn pass(job: &Job, phase: Phase, sequences: u32, tokens: u32) -> Job {
+    Job { phase, sequence: tokens, global_batch: sequences, microbatch: sequences, ..*job }
 }
 
 fn prompt(engine: &Cluster, job: &Job, tokens: u32) -> Result<PromptCost, ServingError> {
     let short = SHORT_PROMPT.min(tokens);
-    let products = prefill(engine, job, tokens / short, short)?;
-    let whole = prefill(engine, job, 1, tokens)?;
+    let products = Cost::of(engine, &pass(job, Phase::Prefill, tokens / short, short))?;
+    let whole = Cost::of(engine, &pass(job, Phase::Prefill, 1, tokens))?;
     let attention = Cost {
         time_s: (whole.time_s - products.time_s).max(0.0),
         energy_j: (whole.energy_j - products.energy_j).max(0.0),
@@ -199,10 +187,7 @@ fn prompt(engine: &Cluster, job: &Job, tokens: u32) -> Result<PromptCost, Servin
 
 /// Tokens whose cache fits beside the weights.
 fn cache_tokens(engine: &Cluster, job: &Job) -> Result<u64, ServingError> {
-    let at = |sequence: u32| {
-        let step = Job { phase: Phase::Decode, sequence, global_batch: 1, microbatch: 1, ..*job };
-        crate::memory::memory(engine, &step)
-    };
+    let at = |tokens: u32| crate::memory::memory(engine, &pass(job, Phase::Decode, 1, tokens));
     let (few, many) = (at(1024), at(2048));
     let per_token = (many.total_bytes() - few.total_bytes()) / 1024.0;
     let without_cache = few.total_bytes() - 1024.0 * per_token;

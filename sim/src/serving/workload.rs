@@ -116,20 +116,14 @@ impl Requests {
         }
         let mut before_s = f64::NEG_INFINITY;
         for (index, request) in requests.iter().enumerate() {
-            let problem = if !request.arrival_s.is_finite() {
-                Some("has no finite arrival time")
-            } else if request.arrival_s < 0.0 {
-                Some("arrives before time 0")
-            } else if request.arrival_s < before_s {
-                Some("arrives before the one above it")
-            } else if request.prompt_tokens == 0 {
-                Some("has an empty prompt")
-            } else if request.output_tokens == 0 {
-                Some("asks for no token")
-            } else {
-                None
-            };
-            if let Some(problem) = problem {
+            let problems = [
+                (!request.arrival_s.is_finite(), "has no finite arrival time"),
+                (request.arrival_s < 0.0, "arrives before time 0"),
+                (request.arrival_s < before_s, "arrives before the one above it"),
+                (request.prompt_tokens == 0, "has an empty prompt"),
+                (request.output_tokens == 0, "asks for no token"),
+            ];
+            if let Some((_, problem)) = problems.into_iter().find(|(has, _)| *has) {
                 return Err(ServingError::Request { index, problem });
             }
             before_s = request.arrival_s;

@@ -20,7 +20,7 @@ pub struct Axis {
     chooses: bool,
     /// A hash of the points its values make: a label such as `mine.toml` says
     /// nothing of what is in the file.
-    digest: u64,
+    pub(super) digest: u64,
 }
 
 /// An axis in the making: of each point it keeps what differs from the
@@ -76,11 +76,6 @@ impl Axis {
             chooses: false,
             digest,
         }
-    }
-
-    /// What the axis does, as a hash.
-    pub(super) fn digest(&self) -> u64 {
-        self.digest
     }
 
     /// Puts `point` at a value of this axis, wherever on the axis it was.

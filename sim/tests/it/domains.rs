@@ -24,8 +24,7 @@ fn deepseek() -> Llm {
             shared_experts: 1,
             expert_ffn: 2048,
             dense_layers: 3,
-            latent: 0,
-            most_nodes: 0,
+            ..Moe::default()
         }),
         ..llama3_70b()
     }

@@ -12,15 +12,7 @@ fn llama3_8b() -> Llm {
 }
 
 fn experts() -> Llm {
-    let moe = Moe {
-        experts: 8,
-        top_k: 2,
-        shared_experts: 0,
-        expert_ffn: 14336,
-        dense_layers: 0,
-        latent: 0,
-        most_nodes: 0,
-    };
+    let moe = Moe { experts: 8, top_k: 2, expert_ffn: 14336, ..Moe::default() };
     Llm { moe: Some(moe), mlp: Mlp::SwiGlu, ..llama3_8b() }
 }
 
@@ -28,50 +20,36 @@ fn job(llm: Llm, batch: u32) -> Job {
     Job { attention: AttentionKernel::Flash, ..training(llm, 1, 1, 1, batch) }
 }
 
+/// The jobs with one thing set to each of the values.
+fn each<T: Copy>(jobs: &[Job], values: &[T], set: fn(&mut Job, T)) -> Vec<Job> {
+    let all = jobs.iter().flat_map(|job| values.iter().map(move |value| (*job, *value)));
+    let changed = all.map(|(mut job, value)| {
+        set(&mut job, value);
+        job
+    });
+    changed.collect()
+}
+
 /// Every layout of small degrees, whether it makes sense or not.
 fn every(machine: &Cluster, job: &Job) -> Vec<Job> {
     let degrees = [1, 2, 4, 8, 16];
-    let mut jobs = Vec::new();
-    for tensor in degrees {
-        for pipeline in degrees {
-            for context in [1, 2] {
-                for data in degrees {
-                    if tensor * pipeline * context * data != machine.gpus {
-                        continue;
-                    }
-                    for zero in [Zero::None, Zero::Optimizer, Zero::Gradients, Zero::Parameters] {
-                        for expert in [1, 2, 4, 8] {
-                            for chunks in [1, 2, 4] {
-                                for microbatch in [1, 2, 4, 8, 16] {
-                                    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full]
-                                    {
-                                        let schedule = match chunks {
-                                            1 => Schedule::OneFOneB,
-                                            chunks => Schedule::Interleaved(chunks),
-                                        };
-                                        let parallelism = Parallelism {
-                                            tensor,
-                                            sequence_parallel: tensor > 1,
-                                            pipeline,
-                                            schedule,
-                                            data,
-                                            zero,
-                                            expert,
-                                            expert_tensor: tensor,
-                                            context,
-                                            ..Parallelism::SINGLE
-                                        };
-                                        jobs.push(Job { parallelism, microbatch, recompute, ..*job });
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    jobs
+    let job = Job { parallelism: Parallelism::SINGLE, ..*job };
+    let jobs = each(&[job], &degrees, |job, tensor| {
+        let (sequence_parallel, expert_tensor) = (tensor > 1, tensor);
+        job.parallelism = Parallelism { tensor, sequence_parallel, expert_tensor, ..job.parallelism };
+    });
+    let jobs = each(&jobs, &degrees, |job, stages| job.parallelism.pipeline = stages);
+    let jobs = each(&jobs, &[1, 2], |job, ranks| job.parallelism.context = ranks);
+    let mut jobs = each(&jobs, &degrees, |job, ranks| job.parallelism.data = ranks);
+    jobs.retain(|job| job.parallelism.gpus() == u64::from(machine.gpus));
+    let stages = [Zero::None, Zero::Optimizer, Zero::Gradients, Zero::Parameters];
+    let jobs = each(&jobs, &stages, |job, zero| job.parallelism.zero = zero);
+    let jobs = each(&jobs, &[1, 2, 4, 8], |job, ranks| job.parallelism.expert = ranks);
+    let schedules = [Schedule::OneFOneB, Schedule::Interleaved(2), Schedule::Interleaved(4)];
+    let jobs = each(&jobs, &schedules, |job, schedule| job.parallelism.schedule = schedule);
+    let jobs = each(&jobs, &degrees, |job, sequences| job.microbatch = sequences);
+    let kept = [Recompute::None, Recompute::Selective, Recompute::Full];
+    each(&jobs, &kept, |job, recompute| job.recompute = recompute)
 }
 
 #[test]

@@ -27,6 +27,14 @@ fn service() -> Service {
     }
 }
 
+/// The same with a codec that takes and gives so many values a second.
+fn coded(mut service: Service, values_per_s: f64) -> Service {
+    let (encode_values_per_s, decode_values_per_s) = (values_per_s, values_per_s);
+    service.engine.codec = Codec { encode_values_per_s, decode_values_per_s, ..Codec::FREE };
+    service.engine.codecs_per_gpu = 1.0;
+    service
+}
+
 /// Chat-like lengths.
 fn stream(seed: u64) -> Stream {
     let prompt = Lengths::LogNormal { median: 600.0, sigma: 0.9, most: 8192 };
@@ -47,11 +55,6 @@ fn assert_little(served: &Served, what: &str) {
 #[test]
 fn littles_law_holds_in_every_arrangement() {
     let requests = Requests::faster(&chat(3000), 2.5);
-    let coded = |mut service: Service| {
-        service.engine.codec = Codec { encode_values_per_s: 6e9, decode_values_per_s: 6e9, ..Codec::FREE };
-        service.engine.codecs_per_gpu = 1.0;
-        service
-    };
     for pools in [
         Pools::Shared { engines: 1 },
         Pools::Shared { engines: 3 },
@@ -60,7 +63,7 @@ fn littles_law_holds_in_every_arrangement() {
     ] {
         for batching in [Batching::PrefillFirst, Batching::Chunked { tokens: 512 }] {
             for prefix_hits in [0.0, 0.7] {
-                let service = coded(Service { pools, batching, prefix_hits, ..service() });
+                let service = coded(Service { pools, batching, prefix_hits, ..service() }, 6e9);
                 let served = serve(&service, &requests).unwrap();
                 assert_little(&served, &format!("{pools:?} {batching:?} hits {prefix_hits}"));
                 assert_eq!(served.requests, requests.len());
@@ -146,9 +149,7 @@ fn a_smaller_cache_serves_more_where_memory_is_what_runs_out() {
     let length = Length { most: 20_000, bound: 0.1, ..Length::from(2000) };
     let mut raw = Service { batching: Batching::Chunked { tokens: 512 }, ..service() };
     raw.engine.gpu.memory_bytes = 24e9;
-    let mut coded = raw;
-    coded.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
-    coded.engine.codecs_per_gpu = 1.0;
+    let mut coded = coded(raw, 1e12);
     coded.job.compression.kv_bits = Some(3.0);
     let rate = |service: &Service| goodput(service, &stream, &objectives, &length).unwrap().unwrap();
     let (plain, packed): (Goodput, Goodput) = (rate(&raw), rate(&coded));
@@ -187,9 +188,7 @@ fn what_cannot_be_served_is_refused_with_its_place() {
 
 #[test]
 fn a_coded_cache_crosses_the_wire_sooner() {
-    let mut service = service();
-    service.engine.codec = Codec { encode_values_per_s: 1e12, decode_values_per_s: 1e12, ..Codec::FREE };
-    service.engine.codecs_per_gpu = 1.0;
+    let service = coded(service(), 1e12);
     let request = [ServingRequest { arrival_s: 0.0, prompt_tokens: 20_000, output_tokens: 2 }];
     let at = |transfer_bits| {
         let pools = Pools::Disaggregated { prefill: 1, decode: 1, transfer_bits };

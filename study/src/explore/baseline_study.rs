@@ -278,10 +278,8 @@ impl BaselineStudy {
 
     /// The values of an axis as the study writes them; nothing where it is left out.
     fn values(&self, axis: &AxisFile) -> Option<String> {
-        if axis.path.starts_with("job.compression.") && axis.path != "job.compression.reduction" {
-            return None;
-        }
-        if axis.path.starts_with("job.llm.") {
+        let measured = axis.path.starts_with("job.compression.") && axis.path != REDUCTION;
+        if measured || axis.path.starts_with("job.llm.") {
             return None;
         }
         if let Some(fixed) = self.fixed.iter().find(|fixed| fixed.path == axis.path) {
@@ -295,19 +293,13 @@ impl BaselineStudy {
             let values: Vec<String> = values.iter().map(scalar).collect();
             let _ = writeln!(text, "values = [{}]", values.join(", "));
         }
-        if let Some(range) = &axis.range {
-            let _ = writeln!(
-                text,
-                "range = {{ from = {:?}, to = {:?}, step = {:?} }}",
-                range.from, range.to, range.step
-            );
+        if let Some(own) = &axis.range {
+            let (from, to, step) = (own.from, own.to, own.step);
+            let _ = writeln!(text, "range = {{ from = {from:?}, to = {to:?}, step = {step:?} }}");
         }
-        if let Some(range) = &axis.log_range {
-            let _ = writeln!(
-                text,
-                "log-range = {{ from = {:?}, to = {:?}, points = {} }}",
-                range.from, range.to, range.points
-            );
+        if let Some(own) = &axis.log_range {
+            let (from, to, points) = (own.from, own.to, own.points);
+            let _ = writeln!(text, "log-range = {{ from = {from:?}, to = {to:?}, points = {points} }}");
         }
         if let Some(unit) = &axis.unit {
             let _ = writeln!(text, "unit = {}", quoted(unit));

@@ -141,8 +141,8 @@ impl<'a> Contest<'a> {
         })
     }
 
-    /// The sweep whose grid has what was found, and its file.
-    fn grid(&self, best: Option<&str>) -> Result<(Study, String), Error> {
+    /// The sweep whose grid has what was found, with `best` in its headline, and its file.
+    pub fn grid(&self, best: Option<&str>) -> Result<(Study, String), Error> {
         let candidates = candidates(self.baseline_study, self.silicon, self.rates);
         let named = candidates.iter().find(|candidate| Some(candidate.name.as_str()) == best);
         let candidate = named.or(candidates.first()).map_or("", |candidate| candidate.name.as_str());
@@ -150,15 +150,11 @@ impl<'a> Contest<'a> {
         Ok((self.baseline_study.study(&text, 0)?, text))
     }
 
-    /// The sweep with the winner in its headline, and its file.
-    pub fn final_study(&self, best: &str) -> Result<(Study, String), Error> {
-        self.grid(Some(best))
-    }
-
     fn run(&self, progress: &dyn Progress) -> Result<Found, Error> {
         let accumulated = self.study.accumulate(progress)?;
         self.study.refuse_nonsense(&accumulated)?;
-        Ok(self.read(accumulated))
+        let best = (0..accumulated.fronts.len()).map(|at| self.best_of(&accumulated, at)).collect();
+        Ok(Found { accumulated, best })
     }
 
     /// Where each scenario's search begins: its best of the grid.
@@ -276,11 +272,6 @@ impl<'a> Contest<'a> {
         self.fields.iter().position(|field| field.player.name == self.baseline_study.baseline)
     }
 
-    fn read(&self, accumulated: Accumulator) -> Found {
-        let best = (0..accumulated.fronts.len()).map(|at| self.best_of(&accumulated, at)).collect();
-        Found { accumulated, best }
-    }
-
     fn merit(&self, entry: &Entry) -> f64 {
         let value = entry.values[self.rank_at];
         let rank = match self.baseline_study.rank.direction {
@@ -392,7 +383,7 @@ fn candidates(baseline_study: &BaselineStudy, silicon: &[Silicon], rates: &Rates
     silicon
         .iter()
         .map(|own| {
-            let mut sets = own.sets().to_vec();
+            let mut sets = own.sets.clone();
             for class in &baseline_study.needs {
                 if let (Some(key), Some(bits)) = (key_of(*class), rates.stated(*class, &own.coder)) {
                     sets.push(format!("job.compression.{key}={bits}"));

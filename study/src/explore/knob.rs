@@ -95,6 +95,11 @@ macro_rules! count {
     };
 }
 
+/// The place of what GPUs have shares of.
+const fn part(path: &'static str, get: fn(&Point) -> f64, set: fn(&mut Point, f64)) -> Place {
+    Place { path, step: SIXTEENTH, get, set, most: |_| MOST_PARTS, words: &[] }
+}
+
 const PLACES: [Place; 10] = [
     count!(SCALE, job.parallelism.data, |_| MOST_RANKS),
     count!("job.parallelism.pipeline", job.parallelism.pipeline, |point| f64::from(point.job.llm.layers)),
@@ -132,22 +137,8 @@ const PLACES: [Place; 10] = [
         Phase::Training if point.replica_batch > 0 => f64::from(point.replica_batch),
         _ => f64::from(point.job.global_batch),
     }),
-    Place {
-        path: NICS,
-        step: SIXTEENTH,
-        get: |point| point.cluster.nics_per_gpu,
-        set: |point, value| point.cluster.nics_per_gpu = value,
-        most: |_| MOST_PARTS,
-        words: &[],
-    },
-    Place {
-        path: CODECS,
-        step: SIXTEENTH,
-        get: |point| point.cluster.codecs_per_gpu,
-        set: |point, value| point.cluster.codecs_per_gpu = value,
-        most: |_| MOST_PARTS,
-        words: &[],
-    },
+    part(NICS, |point| point.cluster.nics_per_gpu, |point, own| point.cluster.nics_per_gpu = own),
+    part(CODECS, |point| point.cluster.codecs_per_gpu, |point, own| point.cluster.codecs_per_gpu = own),
     Place {
         path: "job.recompute",
         step: 1.0,

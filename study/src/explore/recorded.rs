@@ -7,7 +7,7 @@
 //! and coders; nothing of clusters.
 
 use crate::Error;
-use crate::trained::{self, RECORDING, Run, UNCODED_BITS};
+use crate::trained::{self, RECORDING, UNCODED_BITS};
 use serde::Serialize;
 use trinity_tensor::Class;
 
@@ -155,7 +155,16 @@ impl Recording {
             let known = families.iter_mut().find(|one| one.recipe == recipe && one.size == size);
             match known {
                 Some(family) => family.losses.push(lost),
-                None => families.push(family(run, recipe, size, lost, uncoded.bits_per_byte)),
+                None => families.push(Family {
+                    recipe: recipe.to_owned(),
+                    size: size.to_owned(),
+                    method: run.method.clone().unwrap_or_default(),
+                    gradient_bits: run.weight_gradient_bits.unwrap_or(UNCODED_BITS),
+                    activation_bits: run.activation_bits.unwrap_or(UNCODED_BITS),
+                    activation_gradient_bits: run.activation_gradient_bits.unwrap_or(UNCODED_BITS),
+                    losses: vec![lost],
+                    uncoded: uncoded.bits_per_byte,
+                }),
             }
         }
         Ok(Self { families })
@@ -283,20 +292,6 @@ impl Recording {
 fn pooled(own: &[&Family]) -> Lost {
     let all: Vec<f64> = own.iter().flat_map(|family| family.losses.iter().copied()).collect();
     Lost::of(&all)
-}
-
-fn family(run: &Run, recipe: &str, size: &str, lost: f64, uncoded: f64) -> Family {
-    let bits = |bits: Option<f64>| bits.unwrap_or(UNCODED_BITS);
-    Family {
-        recipe: recipe.to_owned(),
-        size: size.to_owned(),
-        method: run.method.clone().unwrap_or_default(),
-        gradient_bits: bits(run.weight_gradient_bits),
-        activation_bits: bits(run.activation_bits),
-        activation_gradient_bits: bits(run.activation_gradient_bits),
-        losses: vec![lost],
-        uncoded,
-    }
 }
 
 /// A run's name as size, with the hyphen, and recipe: `2.7M-t1.4-v`; 13 M parameters go without.

@@ -69,7 +69,16 @@ impl ExploreRequest<'_> {
     /// Refuses what has no answer before anything is measured.
     pub(super) fn check(&self) -> Result<(), Error> {
         if let Some(nmse) = self.quality.worst_nmse().filter(|nmse| *nmse >= MOST_NMSE) {
-            return Err(hopeless(nmse));
+            // No gain in speed is one there.
+            let left = (1.0 - nmse).max(0.0) * 100.0;
+            return Err(Error::input(
+                format_args!(
+                    "at an NMSE of {nmse} a tensor arrives with {left:.0} % of its energy at most: nothing is learned from that, however fast it is sent"
+                ),
+                format_args!(
+                    "ask for an NMSE well below {MOST_NMSE}; the paper works at 0.01, and `--loss 0.02` finds the error that a language model stands"
+                ),
+            ));
         }
         if self.draws < FEWEST_DRAWS {
             let message = format!("{} draws say nothing of odds", self.draws);
@@ -82,19 +91,6 @@ impl ExploreRequest<'_> {
         }
         Ok(())
     }
-}
-
-/// An error at which no gain in speed is one.
-fn hopeless(nmse: f64) -> Error {
-    let left = (1.0 - nmse).max(0.0) * 100.0;
-    Error::input(
-        format_args!(
-            "at an NMSE of {nmse} a tensor arrives with {left:.0} % of its energy at most: nothing is learned from that, however fast it is sent"
-        ),
-        format_args!(
-            "ask for an NMSE well below {MOST_NMSE}; the paper works at 0.01, and `--loss 0.02` finds the error that a language model stands"
-        ),
-    )
 }
 
 /// Windows of the built-in text that a loss is measured on.

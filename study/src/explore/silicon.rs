@@ -46,7 +46,7 @@ pub struct Silicon {
     pub gpu_share: Option<f64>,
     /// What its scenario sets beside bits.
     #[serde(skip)]
-    sets: Vec<String>,
+    pub(super) sets: Vec<String>,
 }
 
 impl Silicon {
@@ -70,11 +70,6 @@ impl Silicon {
     /// Encoder and decoder together.
     pub fn area_mm2(&self) -> f64 {
         self.encoder.area_mm2 + self.decoder.area_mm2
-    }
-
-    /// What the scenario sets beside bits.
-    pub(super) fn sets(&self) -> &[String] {
-        &self.sets
     }
 
     /// How many a GPU can have where no area buys more: multiprocessors end with
@@ -155,7 +150,12 @@ fn from_file(candidate: &CandidateFile, name: &str, node: Option<&str>) -> Resul
         sets,
     };
     if let Some(sms) = candidate.sms {
-        let Some(share) = file.gpu_share else { return Err(without_share(candidate, &document)) };
+        let share = file.gpu_share.ok_or_else(|| {
+            let (name, file) = (&candidate.name, document.name());
+            let message =
+                format!("`{name}` runs on SMs, and `{file}` does not say what each of them costs the GPU");
+            Error::input(message, "give the file a `gpu-share`, as codecs/line-h200 has it")
+        })?;
         on_sms(&mut silicon, sms, share.get());
     }
     Ok(silicon)
@@ -173,17 +173,6 @@ fn on_sms(silicon: &mut Silicon, sms: f64, share: f64) {
         silicon.sets.push(format!("cluster.codec.{which}.power={} W", block.power_w));
     }
     silicon.sets.push(format!("cluster.codec.gpu-share={}", sms * share));
-}
-
-fn without_share(candidate: &CandidateFile, document: &Document) -> Error {
-    Error::input(
-        format_args!(
-            "`{}` runs on SMs, and `{}` does not say what each of them costs the GPU",
-            candidate.name,
-            document.name()
-        ),
-        "give the file a `gpu-share`, as codecs/line-h200 has it",
-    )
 }
 
 fn factors(from: &str, to: Option<&str>, document: &Document) -> Result<(f64, f64), Error> {

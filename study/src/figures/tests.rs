@@ -103,8 +103,10 @@ fn opposite(
     let ours = cells.get(&claim.ours).unwrap();
     let held = rule::judge(claim, &cells, "rows").unwrap().outcome == ClaimOutcome::Holds;
     let rule = &claim.rule;
+    let bounding =
+        |bound: &String| bound.parse().map_or_else(|_| cells.get(bound).unwrap(), Sample::constant);
     let mirrored = |bound: &String| {
-        let other = bound.parse().map_or_else(|_| cells.get(bound).unwrap(), Sample::constant);
+        let other = bounding(bound);
         let twice =
             other.zip(&Sample::constant(2.0), |value, two| two * value, |[_, half, ..]| 2.0 * half).unwrap();
         if other.values.len() == 1 && ours.values.len() > 1 {
@@ -131,7 +133,7 @@ fn opposite(
         let paper = claim.paper.unwrap();
         at(if held { paper * (1.0 + 2.0 * part) } else { paper })
     } else if let Some(bound) = &rule.alike {
-        let other = bound.parse().map_or_else(|_| cells.get(bound).unwrap(), Sample::constant);
+        let other = bounding(bound);
         if held {
             at(other.mean().mean + 100.0 * other.mean().mean.abs().max(1.0))
         } else {
@@ -199,13 +201,8 @@ fn fed(claim: &ClaimFile, each: Option<&str>, holds: bool) -> BTreeMap<String, S
         (_, Some(other), ..) => bound(other) + if holds { -1.0 } else { 1.0 },
         (_, _, Some(other), _) => bound(other) + if holds { 0.0 } else { 1.0 },
         (.., Some(part)) => claim.paper.unwrap() * if holds { 1.0 } else { 1.0 + 2.0 * part },
-        _ => {
-            if holds {
-                1.0
-            } else {
-                100.0
-            }
-        }
+        _ if holds => 1.0,
+        _ => 100.0,
     };
     cells.insert(name(&claim.ours), about(ours));
     cells
@@ -251,16 +248,11 @@ fn no_number_of_ours_is_written_by_hand() {
             .collect()
     };
     for figure in &built_in().figures {
-        let settings: String = figure.commands.values().cloned().collect::<Vec<_>>().join(" ");
-        let quotes: String =
-            figure.claims.iter().map(|claim| claim.quote.clone()).collect::<Vec<_>>().join(" ");
-        let paper: Vec<String> =
-            figure.claims.iter().filter_map(|claim| Some(claim.paper?.to_string())).collect();
-        let known = numbers(&format!(
-            "{settings} {quotes} {} {}",
-            figure.quote.clone().unwrap_or_default(),
-            paper.join(" ")
-        ));
+        let settings = figure.commands.values().cloned();
+        let quotes = figure.claims.iter().map(|claim| claim.quote.clone()).chain(figure.quote.clone());
+        let paper = figure.claims.iter().filter_map(|claim| Some(claim.paper?.to_string()));
+        let known: Vec<String> =
+            settings.chain(quotes).chain(paper).flat_map(|text| numbers(&text)).collect();
         let texts = figure
             .claims
             .iter()
@@ -295,17 +287,15 @@ fn a_recording_goes_stale_by_content() {
     assert_eq!(recording.stale(&commands, &fingerprint), None);
     let other: BTreeMap<String, String> = [("a".to_owned(), "compare x --codecs h264".to_owned())].into();
     assert!(recording.stale(&other, &fingerprint).unwrap().contains("command"));
-    let codec = Fingerprint { codecs: [("h265".to_owned(), "2".to_owned())].into(), ..fingerprint.clone() };
-    assert!(recording.stale(&commands, &codec).unwrap().contains("h265"));
-    let models = Fingerprint { models: Some("n".into()), ..fingerprint.clone() };
-    assert!(recording.stale(&commands, &models).unwrap().contains("cluster model"));
+    let codecs = [("h265".to_owned(), "2".to_owned())].into();
     let inputs = vec![Input { file: "x".into(), bytes: 3, hash: "8".into() }];
-    assert!(
-        recording
-            .stale(&commands, &Fingerprint { inputs, ..fingerprint })
-            .unwrap()
-            .contains("x is another file")
-    );
+    for (now, why) in [
+        (Fingerprint { codecs, ..fingerprint.clone() }, "h265"),
+        (Fingerprint { models: Some("n".into()), ..fingerprint.clone() }, "cluster model"),
+        (Fingerprint { inputs, ..fingerprint }, "x is another file"),
+    ] {
+        assert!(recording.stale(&commands, &now).unwrap().contains(why), "{why}");
+    }
 }
 
 #[test]

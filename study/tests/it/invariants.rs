@@ -2,7 +2,7 @@
 //! through the path of `trinity estimate`, fitted constants and all: nothing is
 //! slower for having more, and nobody gains more than was added.
 
-use crate::{asked, estimated};
+use crate::{asked, estimated, says};
 use trinity_study::estimate::Study;
 
 /// Sixty-four GPUs, cut in all the ways that have a wire of their own.
@@ -163,17 +163,15 @@ fn what_a_framework_cannot_do_is_refused_in_its_sentence() {
         estimated("clusters/dgx-h100", &text, &[]).unwrap_err().to_string()
     };
     let interleaved = "parallelism = { pipeline = 4, interleave = 2, data = 2 }\n";
-    let said = refused(&format!("framework = {{ extends = \"frameworks/nanotron\" }}\n{interleaved}"));
-    assert!(said.contains("does not interleave 2 chunks") && said.contains("job:6"), "{said}");
-    let said = refused("framework = { calibration = \"tpu\" }\n");
-    assert!(said.contains("there is no calibration `tpu`"), "{said}");
-    let said = refused("framework = { schedule = \"gpipe\" }\n");
-    assert!(said.contains("1f1b") && said.contains("dual-pipe"), "{said}");
-    let said = refused("expert-imbalance = 0.5\n");
-    assert!(said.contains("less than the mean"), "{said}");
+    says(
+        refused(&format!("framework = {{ extends = \"frameworks/nanotron\" }}\n{interleaved}")),
+        &["does not interleave 2 chunks", "job:6"],
+    );
+    says(refused("framework = { calibration = \"tpu\" }\n"), &["there is no calibration `tpu`"]);
+    says(refused("framework = { schedule = \"gpipe\" }\n"), &["1f1b", "dual-pipe"]);
+    says(refused("expert-imbalance = 0.5\n"), &["less than the mean"]);
     let odd = "parallelism = { pipeline = 8, data = 1 }\nframework = { extends = \"frameworks/deepseek\" }\n";
-    let said = refused(&odd.replace("data = 1", "data = 8"));
-    assert!(said.contains("DualPipe needs an even number of stages"), "{said}");
+    says(refused(&odd.replace("data = 1", "data = 8")), &["DualPipe needs an even number of stages"]);
 }
 
 #[test]

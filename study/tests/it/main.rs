@@ -26,6 +26,15 @@ fn asked(cluster: &str, job: &str, sets: &[&str]) -> Result<Study, Error> {
     })
 }
 
+/// Fails unless all of the parts are said.
+#[track_caller]
+fn says(said: impl ToString, parts: &[&str]) {
+    let said = said.to_string();
+    for part in parts {
+        assert!(said.contains(part), "{part} is missing:\n{said}");
+    }
+}
+
 /// What that costs.
 fn estimated(cluster: &str, job: &str, sets: &[&str]) -> Result<EstimateOutcome, Error> {
     asked(cluster, job, sets)?.outcome()

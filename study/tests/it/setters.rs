@@ -1,5 +1,6 @@
 //! A setter puts a value where setting it in the document and reading that
 //! again would.
+use crate::says;
 use trinity_config::{Document, builtin};
 use trinity_study::config::{Settable, StudyFile, SweepFile};
 
@@ -65,15 +66,12 @@ fn what_leads_nowhere_is_refused_with_what_was_meant() {
     let (document, _) = read("sweeps/llama-7b");
     let parsed = document.assignment("study.job.parallelism.dta=1").unwrap();
     let Err(said) = StudyFile::setter(&parsed.keys()[1..]) else { panic!("there is no such key") };
-    let said = said.to_string();
-    assert!(said.contains("unknown key `dta`") && said.contains("did you mean `data`?"), "{said}");
-    assert!(said.contains("tensor, sequence-parallel, pipeline"), "{said}");
+    says(said, &["unknown key `dta`", "did you mean `data`?", "tensor, sequence-parallel, pipeline"]);
 }
 
 #[test]
 fn a_sweep_checks_the_values_of_its_axes_together_with_the_rest() {
     let document = Document::load("sweeps/llama-7b").unwrap();
     let document = document.with(&["axes.0.path=job.llm.kv-heads", "axes.0.values=[5]"]).unwrap();
-    let said = document.checked::<SweepFile>().unwrap_err().to_string();
-    assert!(said.contains("cannot share these KV heads evenly"), "{said}");
+    says(document.checked::<SweepFile>().unwrap_err(), &["cannot share these KV heads evenly"]);
 }

@@ -1,5 +1,6 @@
 //! What a training run sent, and how fast it coded, is what a sweep computes with.
 
+use crate::says;
 use std::fs;
 use std::path::Path;
 use trinity_sim::sweep::Point;
@@ -110,8 +111,6 @@ fn a_run_that_is_not_there_is_pointed_at() {
         fs::write(&file, sweep(run)).unwrap();
         let said = load(&file).expect_err("no such run").to_string();
         let help = load(&file).unwrap_err().help().unwrap_or_default().to_owned();
-        for part in parts {
-            assert!(format!("{said}\n{help}").contains(part), "{part} is missing:\n{said}\n{help}");
-        }
+        says(format!("{said}\n{help}"), parts);
     }
 }

@@ -6,7 +6,7 @@ use crate::numeric::random::Lcg;
 use crate::{
     compile::cargo,
     files,
-    tools::{find, succeed},
+    tools::{find, output, succeed},
     workspace::target,
 };
 use std::path::{Path, PathBuf};
@@ -86,12 +86,7 @@ pub fn build_trinity() -> Result<PathBuf, String> {
 /// User CPU seconds of a command, its children included.
 pub fn cpu_s(command: &str, folder: &Path) -> Result<f64, String> {
     let script = format!("TIMEFORMAT=%U; time {{ {command} >/dev/null 2>err.txt; }}");
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("cannot run bash: {e}"))?;
+    let output = output(Command::new("bash").args(["-c", &script]).current_dir(folder).stdin(Stdio::null()))?;
     if !output.status.success() {
         let said = std::fs::read_to_string(folder.join("err.txt")).unwrap_or_default();
         return Err(format!("`{command}` failed: {}", said.lines().last().unwrap_or("(silent)")));
@@ -127,11 +122,8 @@ pub struct Usage {
 
 /// Runs a command and watches it in `/proc`, so only on Linux.
 pub fn usage(command: &mut Command) -> Result<Usage, String> {
-    let mut child = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|e| format!("cannot run {command:?}: {e}"))?;
     let folder = PathBuf::from(format!("/proc/{}", child.id()));
     let mut usage = Usage { cpu_s: 0.0, peak_kib: 0 };
     loop {

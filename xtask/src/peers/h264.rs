@@ -29,12 +29,10 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     promises.extend(measured.promise_speed("trinity fast", "x264 veryfast", 0.7));
     let mut decoders = vec![Decoder::ours(&trinity, "h264")];
     decoders.extend(tools::find("ffmpeg").map(|_| Decoder::ffmpeg("h264")));
+    let (at, Gray { width, height, .. }) = (trinity.display(), &first);
     for (title, entropy) in [("CABAC", "cabac"), ("CAVLC", "cavlc")] {
         let encode = format!(
-            "{} h264 encode in.gray --size {}x{} --bits 3 --preset medium --entropy {entropy} -o out.bin --force",
-            trinity.display(),
-            first.width,
-            first.height
+            "{at} h264 encode in.gray --size {width}x{height} --bits 3 --preset medium --entropy {entropy} -o out.bin --force"
         );
         let least = [("ffmpeg", 1.0)];
         promises.extend(video::decoding_speed(title, &encode, &decoders, &least, &first, &folder)?);
@@ -46,12 +44,11 @@ pub fn run(args: &[&str]) -> Result<(), String> {
 
 /// Intra only, no psychovisual tools, without the deblocking filter as ours.
 fn x264(preset: &'static str) -> Encoder {
-    Encoder::new(format!("x264 {preset}"), move |input: &Gray, qp| {
+    Encoder::new(format!("x264 {preset}"), move |Gray { width, height, .. }, qp| {
         format!(
             "x264 --preset {preset} --tune psnr --qp {qp} --keyint 1 --ipratio 1 --aq-mode 0 --no-psy \
-             --no-deblock --threads 1 --demuxer raw --input-csp i400 --output-csp i400 --input-res {}x{} \
-             --fps 1 --quiet --dump-yuv out.yuv --muxer raw -o out.bin in.gray",
-            input.width, input.height
+             --no-deblock --threads 1 --demuxer raw --input-csp i400 --output-csp i400 --input-res {width}x{height} \
+             --fps 1 --quiet --dump-yuv out.yuv --muxer raw -o out.bin in.gray"
         )
     })
 }

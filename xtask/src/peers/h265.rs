@@ -39,11 +39,9 @@ pub fn run(args: &[&str]) -> Result<(), String> {
         name: "libde265",
         command: "libde265-dec265 -q -t 0 many.bin -o dec.yuv".into(),
     }));
+    let (at, Gray { width, height, .. }) = (trinity.display(), &first);
     let encode = format!(
-        "{} h265 encode in.gray --size {}x{} --bits 3 --preset medium -o out.bin --force",
-        trinity.display(),
-        first.width,
-        first.height
+        "{at} h265 encode in.gray --size {width}x{height} --bits 3 --preset medium -o out.bin --force"
     );
     let least = [("ffmpeg", 1.0), ("libde265", 1.2)];
     promises.extend(video::decoding_speed("H.265", &encode, &decoders, &least, &first, &folder)?);
@@ -80,23 +78,21 @@ fn linear(trinity: &Path, folder: &Scratch) -> Result<[Promise; 2], String> {
 
 /// Intra only, no psychovisual tools, without filters as ours.
 fn x265(preset: &'static str) -> Encoder {
-    Encoder::new(format!("x265 {preset}"), move |input: &Gray, qp| {
+    Encoder::new(format!("x265 {preset}"), move |Gray { width, height, .. }, qp| {
         format!(
-            "x265 --input in.gray --input-res {}x{} --input-csp i400 --input-depth 8 --fps 1 \
+            "x265 --input in.gray --input-res {width}x{height} --input-csp i400 --input-depth 8 --fps 1 \
              --preset {preset} --tune psnr --keyint 1 --qp {qp} --ipratio 1 --aq-mode 0 --psy-rd 0 \
              --psy-rdoq 0 --no-cutree --no-deblock --no-sao --no-info --no-wpp --pools 1 --frame-threads 1 \
-             --log-level error --recon out.yuv -o out.bin",
-            input.width, input.height
+             --log-level error --recon out.yuv -o out.bin"
         )
     })
 }
 
 fn kvazaar(preset: &'static str) -> Encoder {
-    Encoder::new(format!("kvazaar {preset}"), move |input: &Gray, qp| {
+    Encoder::new(format!("kvazaar {preset}"), move |Gray { width, height, .. }, qp| {
         format!(
-            "kvazaar -i in.gray --input-res {}x{} --input-format P400 --preset {preset} -p 1 --qp {qp} \
-             --threads 0 --no-wpp --no-deblock --sao off --no-info --debug out.yuv -o out.bin",
-            input.width, input.height
+            "kvazaar -i in.gray --input-res {width}x{height} --input-format P400 --preset {preset} -p 1 --qp {qp} \
+             --threads 0 --no-wpp --no-deblock --sao off --no-info --debug out.yuv -o out.bin"
         )
     })
 }

@@ -113,20 +113,10 @@ fn at_hand(options: &Options) -> Result<Vec<Model>, String> {
     if let Some(only) = options.only.as_deref().filter(|only| !names.contains(only)) {
         return Err(format!("there is no model `{only}`; expected one of: {}", names.join(", ")));
     }
-    let mut found = Vec::new();
-    for model in all {
-        if options.only.as_ref().is_some_and(|only| only != model.name) {
-            continue;
-        }
-        if model.path.exists() {
-            found.push(model);
-        } else {
-            eprintln!(
-                "left out: {} ({} is not there; `cargo xtask models`)",
-                model.name,
-                model.path.display()
-            );
-        }
+    let asked = all.into_iter().filter(|model| options.only.as_ref().is_none_or(|only| only == model.name));
+    let (found, missing): (Vec<Model>, Vec<Model>) = asked.partition(|model| model.path.exists());
+    for Model { name, path, .. } in missing {
+        eprintln!("left out: {name} ({} is not there; `cargo xtask models`)", path.display());
     }
     if found.is_empty() {
         Err("no model to evaluate; `cargo xtask models` fetches some".into())
@@ -266,12 +256,8 @@ fn print(model: &Model, windows: usize, context: usize, rows: &[Row]) {
     let heads: Vec<String> = best.keys().map(|half| format!("{}", *half as f64 / 2.0)).collect();
     println!("| codec | {} |", heads.join(" | "));
     println!("|---|{}", "---|".repeat(heads.len()));
-    let mut codecs: Vec<&str> = Vec::new();
-    rows.iter().for_each(|row| {
-        if !codecs.contains(&row.codec.as_str()) {
-            codecs.push(&row.codec);
-        }
-    });
+    let mut codecs: Vec<&str> = rows.iter().map(|row| row.codec.as_str()).collect();
+    codecs.dedup();
     for codec in codecs {
         let cell = |(half, least): (&i64, &f64)| {
             let found = rows.iter().find(|row| row.codec == codec && column(row) == *half);
@@ -286,7 +272,6 @@ fn print(model: &Model, windows: usize, context: usize, rows: &[Row]) {
     println!("\n{}", wins(rows));
 }
 
-/// Three digits that count.
 fn three_digits(number: f64) -> String {
     let places = 2.0 - number.abs().max(1e-9).log10().floor();
     format!("{number:.*}", places.clamp(0.0, 9.0) as usize)

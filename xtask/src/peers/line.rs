@@ -205,12 +205,8 @@ fn print_speed_of(measure: &Path, scratch: &bench::Scratch, subject: &Matrix) ->
 /// What the example prints, word by word.
 fn lines(measure: &Path, file: &Path, subject: &Matrix, threads: usize) -> Result<Vec<[String; 7]>, String> {
     let mut command = Command::new(measure);
-    command.arg(file).args([
-        subject.rows.to_string(),
-        subject.cols.to_string(),
-        RATE.into(),
-        threads.to_string(),
-    ]);
+    let sizes = [subject.rows, subject.cols].map(|side| side.to_string());
+    command.arg(file).args(sizes).args([RATE, &threads.to_string()]);
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>().try_into().ok();
     Ok(tools::printed(&mut command)?.lines().filter_map(words).collect())
 }

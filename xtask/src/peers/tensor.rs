@@ -21,6 +21,9 @@ use crate::{
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// One value of a source.
+type Draw = fn(&mut SplitMix64) -> f64;
+
 /// Bits per value at which codecs are compared.
 const RATES: [f64; 5] = [2.0, 2.5, 3.0, 3.5, 4.0];
 /// Samples of video codecs: deep enough that rounding costs them nothing.
@@ -86,9 +89,6 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     bench.print_speed(&input_tensors)
 }
 
-/// A way to draw values.
-type Source = fn(&mut SplitMix64) -> f64;
-
 /// Captured tensors, and sources of known statistics.
 fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
     let mut found = Vec::new();
@@ -102,7 +102,7 @@ fn input_tensors(quick: bool) -> Result<Vec<InputTensor>, String> {
         eprintln!("no captured tensors beside the project: sources alone");
     }
     let mut random = SplitMix64(1);
-    let sources: [(&str, Source); 3] = [
+    let sources: [(&str, Draw); 3] = [
         ("gaussian", SplitMix64::gaussian),
         ("laplace", SplitMix64::laplacian),
         ("student-t, 3 degrees", |random| random.student(3)),
@@ -170,8 +170,7 @@ impl Bench {
         targets: &str,
         repeats: usize,
     ) -> Result<Vec<Vec<f64>>, String> {
-        let (rows, cols) = (matrix.rows.to_string(), matrix.cols.to_string());
-        let repeats = repeats.to_string();
+        let (rows, cols, repeats) = (matrix.rows.to_string(), matrix.cols.to_string(), repeats.to_string());
         let mut command = Command::new(&self.measure);
         command.args(["in.f32", &rows, &cols, profile, targets, &repeats]).env("RAYON_NUM_THREADS", "1");
         numbers(command.current_dir(&self.scratch.path), 2)
@@ -276,14 +275,9 @@ impl Bench {
             "", "x264 uf", "nncodec", "trinity (× nncodec)", "trinity-static (× x264 uf)"
         );
         println!("{:<44}{:>10}{}", "", "encode", format!("{:>13}{:>13}", "encode", "decode").repeat(3));
-        let mut seen = Vec::new();
-        for input in input_tensors {
+        for of_class in input_tensors.chunk_by(|a, b| a.class == b.class) {
             // One of a class is enough.
-            if seen.contains(&&input.class) {
-                continue;
-            }
-            seen.push(&input.class);
-            self.print_speed_of(input)?;
+            self.print_speed_of(&of_class[0])?;
         }
         println!(
             "\nbars: trinity 5 × nncodec both ways; trinity-static 0.4 × and 0.6 × the samples of x264 ultrafast\n"

@@ -20,12 +20,12 @@ pub const PRESETS: &str = "ultrafast superfast veryfast faster fast medium slow 
 pub const OURS: [&str; 4] = ["fast", "medium", "slow", "best"];
 
 /// The command that encodes an input at a QP.
-type Command = dyn Fn(&Gray, i32) -> String;
+type EncodeCommand = Box<dyn Fn(&Gray, i32) -> String>;
 
 /// An encoder as a row of the tables.
 pub struct Encoder {
     name: String,
-    command: Box<Command>,
+    command: EncodeCommand,
 }
 
 impl Encoder {
@@ -36,11 +36,10 @@ impl Encoder {
     /// `trinity STANDARD encode` with a preset, one thread.
     pub fn ours(trinity: &Path, standard: &'static str, preset: &'static str) -> Self {
         let trinity = trinity.display().to_string();
-        Self::new(format!("trinity {preset}"), move |input, qp| {
+        Self::new(format!("trinity {preset}"), move |Gray { width, height, .. }, qp| {
             format!(
-                "{trinity} {standard} encode in.gray --size {}x{} --qp {qp} --preset {preset} --threads 1 \
-                 --recon out.yuv -o out.bin --force",
-                input.width, input.height
+                "{trinity} {standard} encode in.gray --size {width}x{height} --qp {qp} --preset {preset} --threads 1 \
+                 --recon out.yuv -o out.bin --force"
             )
         })
     }

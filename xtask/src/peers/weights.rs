@@ -118,7 +118,6 @@ fn options(args: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The name of a codec that has a row.
 fn codec(name: &str) -> Result<String, String> {
     let known: Vec<&str> = ROWS.iter().map(|(maker, _)| maker.name()).collect();
     if known.contains(&name) {
@@ -134,7 +133,6 @@ fn listed(mut names: Vec<&str>) -> String {
     names.join(", ")
 }
 
-/// The models of the table.
 fn models() -> [Model; 5] {
     let tiny = root().join("models/lm/data/tiny.safetensors");
     let small = root().join("../shared/lm/small.json");
@@ -172,10 +170,9 @@ pub fn run(args: &[&str]) -> Result<(), String> {
     let texts = texts(&scratch.path)?;
     for model in &chosen {
         if !model.path.exists() && !options.kept {
+            let (name, path) = (model.name, model.path.display());
             eprintln!(
-                "left out: {} ({} is not there; `cargo xtask models` fetches what packages have)",
-                model.name,
-                model.path.display()
+                "left out: {name} ({path} is not there; `cargo xtask models` fetches what packages have)"
             );
             continue;
         }
@@ -412,8 +409,7 @@ impl Maker {
                 format!("{name}-{}", if calibrated { "calibrated" } else { "plain" })
             }
             Self::Llama => "llama".into(),
-            Self::Package(name) => name.into(),
-            Self::Bound => "bound".into(),
+            _ => self.name().into(),
         }
     }
 }

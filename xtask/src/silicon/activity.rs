@@ -79,14 +79,12 @@ pub fn read(path: &Path) -> Result<Activity, String> {
 
 /// Counts what one line of the dump changes.
 fn change(line: &str, signals: &mut HashMap<String, Signal>) {
-    let (value, id) = match line.as_bytes().first() {
-        Some(b'b') => match line[1..].split_once(' ') {
-            Some(parts) => parts,
-            None => return,
-        },
-        Some(b'0' | b'1' | b'x' | b'z') => line.split_at(1),
-        _ => return,
+    let parts = match line.as_bytes().first() {
+        Some(b'b') => line[1..].split_once(' '),
+        Some(b'0' | b'1' | b'x' | b'z') => Some(line.split_at(1)),
+        _ => None,
     };
+    let Some((value, id)) = parts else { return };
     let Some(signal) = signals.get_mut(id) else { return };
     // Most significant first; leading zeros are left out.
     let width = signal.last.len();

@@ -90,10 +90,8 @@ impl Design {
     /// What marks the netlist of a module with that source, beside its name: the
     /// options that it knows and that are not what they are where nothing is said.
     pub fn suffix(&self, source: &str) -> String {
-        let marks = self
-            .options()
-            .into_iter()
-            .filter(|(name, value, plain, _)| value != plain && source.contains(name));
+        let options = self.options().into_iter();
+        let marks = options.filter(|(name, value, plain, _)| value != plain && source.contains(name));
         marks.map(|(.., mark)| format!(".{mark}")).collect()
     }
 }

@@ -1,7 +1,8 @@
 //! ASAP7's Liberty files: unpacked for OpenSTA, and merged into one for abc.
 
 use super::design::folder;
-use crate::{files, tools::Failure, workspace::root};
+use crate::tools::{Failure, output};
+use crate::{files, workspace::root};
 use std::{path::PathBuf, process::Command};
 
 /// The library as the two tools want it.
@@ -36,10 +37,8 @@ pub fn prepare() -> Result<Library, Failure> {
             let place = packed.display();
             return Err(Failure::Missing(format!("no ASAP7 library here ({place} is missing)")));
         }
-        let output = Command::new("gzip").arg("-dc").arg(&packed).output();
-        let output = output.map_err(|error| format!("cannot run gzip: {error}"))?;
-        let text =
-            String::from_utf8(output.stdout).map_err(|_| format!("{} is no text", packed.display()))?;
+        let said = output(Command::new("gzip").arg("-dc").arg(&packed))?.stdout;
+        let text = String::from_utf8(said).map_err(|_| format!("{} is no text", packed.display()))?;
         let body =
             text.trim_end().strip_suffix('}').ok_or_else(|| format!("{} is cut short", packed.display()))?;
         let first = body.find("\n  cell (").ok_or_else(|| format!("{} has no cell", packed.display()))?;

@@ -83,15 +83,11 @@ pub fn delay_ps(log: &str) -> f64 {
 
 /// Watts of each module, without those below it, from lines `module NAME WATTS`.
 pub fn module_power(said: &str) -> BTreeMap<String, f64> {
-    let mut found = BTreeMap::new();
-    for line in said.lines() {
-        if let ["module", name, watts] = line.split_whitespace().collect::<Vec<_>>()[..]
-            && let Ok(watts) = watts.parse::<f64>()
-        {
-            found.insert(name.to_string(), watts);
-        }
-    }
-    found
+    let module = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        ["module", name, watts] => Some((name.to_string(), watts.parse::<f64>().ok()?)),
+        _ => None,
+    };
+    said.lines().filter_map(module).collect()
 }
 
 /// Instances of every module below a top, counted through the hierarchy.

@@ -8,6 +8,7 @@ use crate::{
     tools::Failure,
     workspace::{captured, root},
 };
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Where the figures are kept.
@@ -59,9 +60,9 @@ fn sram_pj(memory: &Memory) -> f64 {
     2.0 * memory.width as f64 * of_bit / 1e3
 }
 
-/// Memories by instance: a module's memories are there as often as the module.
-fn memories(block: &Block) -> Vec<&Memory> {
-    let counted = |memory: &Memory| block.netlist.copies.get(&memory.module).copied().unwrap_or(0);
+/// Memories by instance, each as often as its module is counted.
+fn memories<'a>(block: &'a Block, counts: &BTreeMap<String, u64>) -> Vec<&'a Memory> {
+    let counted = |memory: &Memory| counts.get(&memory.module).copied().unwrap_or(0);
     block.netlist.memories.iter().flat_map(|memory| vec![memory; counted(memory) as usize]).collect()
 }
 
@@ -71,7 +72,7 @@ fn figures(block: &Block) -> Figures {
         let modules = netlist.modules.iter();
         modules.map(|(name, module)| of(module) * netlist.copies.get(name).copied().unwrap_or(0) as f64).sum()
     };
-    let memories = memories(block);
+    let memories = memories(block, &netlist.copies);
     let sram_bits: u64 = memories.iter().map(|memory| memory.bits()).sum();
     // Nothing sums up to -0.
     let sram_um2 = memories.iter().map(|memory| sram_um2(memory)).sum::<f64>() + 0.0;
@@ -200,7 +201,7 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
             if copies == 0 {
                 continue;
             }
-            let own = module_memories(block, module);
+            let own = memories(block, &module.children);
             text += &format!(
                 "\n[[stage]]\ndesign = \"{}\"\nname = \"{name}\"\npart = \"{}\"\ncopies = {copies}\ncells = {}\nflip-flops = {}\n\
                  logic-um2 = {:.2}\nsram-bits = {}\nsram-um2 = {:.1}\ncritical-ps = {:.1}\n",
@@ -221,10 +222,4 @@ pub fn write(blocks: &[(Design, Block)]) -> Result<(), Failure> {
     files::write(&root().join(FILE), text)?;
     eprintln!("wrote {FILE}: {} of {} designs", blocks.len(), DESIGNS.len());
     Ok(())
-}
-
-/// The memories in one copy of a module.
-fn module_memories<'a>(block: &'a Block, module: &super::netlist::Module) -> Vec<&'a Memory> {
-    let counted = |memory: &Memory| module.children.get(&memory.module).copied().unwrap_or(0);
-    block.netlist.memories.iter().flat_map(|memory| vec![memory; counted(memory) as usize]).collect()
 }

@@ -6,7 +6,7 @@ use super::formal;
 use crate::{
     compile,
     files::{self, ending_in},
-    tools::{Failure, succeed},
+    tools::{Failure, output, succeed},
     workspace::{captured, root},
 };
 use std::{
@@ -101,18 +101,12 @@ pub fn activity(design: &Design) -> Result<Activity, Failure> {
     };
     let bench = build(design, true)?;
     let trace = folder().join(format!("{}.vcd", design.name));
-    let run = Command::new(&bench).arg(&set).args(["1", "0"]).arg(&trace).output();
-    let run = run.map_err(|error| format!("cannot run {}: {error}", bench.display()))?;
+    let run = output(Command::new(&bench).arg(&set).args(["1", "0"]).arg(&trace))?;
     let said = String::from_utf8_lossy(&run.stdout).into_owned();
     let mut words = said.split_whitespace().skip_while(|word| *word != "values").skip(1);
     let values = words.next().and_then(|word| word.parse().ok()).filter(|_| run.status.success());
-    let values = values.ok_or_else(|| {
-        format!(
-            "{} differs on captured tensors: {}",
-            design.name,
-            String::from_utf8_lossy(&run.stderr).trim()
-        )
-    })?;
+    let (name, why) = (design.name, String::from_utf8_lossy(&run.stderr));
+    let values = values.ok_or_else(|| format!("{name} differs on captured tensors: {}", why.trim()))?;
     let found = Activity { values, ..activity::read(&trace)? };
     // Some hundred megabytes that nobody needs again.
     drop(fs::remove_file(&trace));
@@ -153,23 +147,16 @@ fn build(design: &Design, traced: bool) -> Result<PathBuf, Failure> {
     let objects = folder().join(format!("{}{}", design.name, if traced { ".traced" } else { "" }));
     let mut verilator = Command::new("verilator");
     verilator.args("--cc --exe --build -O3 -Wno-fatal -Wno-WIDTH -Wno-UNUSED --top-module".split(' '));
-    verilator.arg(design.top).args(design.defines()).arg("-Mdir").arg(&objects).args([
-        "-o",
-        "bench",
-        "-CFLAGS",
-        &design.defines().join(" "),
-        // Compiling a bench takes several times as long as running it: what runs once is not optimized.
-        "-MAKEFLAGS",
-        "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
-        "-j",
-        "2",
-    ]);
+    verilator.arg(design.top).args(design.defines()).arg("-Mdir").arg(&objects);
+    verilator.args(["-o", "bench", "-CFLAGS", &design.defines().join(" "), "-j", "2"]);
+    // Compiling a bench takes several times as long as running it: what runs once is not optimized.
+    verilator.args(["-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0"]);
     if traced {
         verilator.args(["--trace", "-CFLAGS", "-DTRACED"]);
     }
     verilator.args(ending_in(&rtl, "sv")).arg(rtl.join(format!("tb/{}.cpp", design.top)));
     let log = folder().join(format!("{}.bench.log", design.name));
-    let output = verilator.output().map_err(|error| format!("cannot run verilator: {error}"))?;
+    let output = output(&mut verilator)?;
     files::write(&log, [output.stdout, output.stderr].concat())?;
     if !output.status.success() {
         return Err(Failure::Failed(format!("verilator gave up on {}: see {}", design.top, log.display())));

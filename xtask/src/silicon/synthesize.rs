@@ -6,7 +6,7 @@ use super::library::Library;
 use super::netlist::{self, Memory, Module};
 use crate::{
     files::{ending_in, text as read, write},
-    tools::Failure,
+    tools::{Failure, output},
     workspace::root,
 };
 use std::{
@@ -69,10 +69,7 @@ pub fn script() -> String {
 /// netlists together are the design's.
 pub fn synthesize(design: &Design, library: &Library) -> Result<Netlist, Failure> {
     let rtl = ending_in(&root().join("models/silicon/rtl"), "sv");
-    let mut text = String::new();
-    for path in &rtl {
-        text += &read(path)?;
-    }
+    let text = rtl.iter().map(|path| read(path)).collect::<Result<String, String>>()?;
     let stated = netlist::stated_depths(&text);
     let stem = |path: &PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
     let known: Vec<String> = rtl.iter().filter_map(stem).filter(|name| name != "line_ram").collect();
@@ -169,13 +166,12 @@ fn map_all(design: &Design, names: &[String], rtl: &[PathBuf], library: &Library
 fn script_of(name: &str, stem: &str, design: &Design, rtl: &[PathBuf], library: &Library) -> String {
     // A module that knows nothing of options is the same in every design.
     let define = if stem == name { String::new() } else { design.defines().join(" ") + " " };
-    let files: Vec<String> = rtl.iter().map(|path| path.display().to_string()).collect();
+    let files = rtl.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
     format!(
         "read_verilog -sv {define}{files}\nhierarchy -top {name}\nselect -set others * {name} %d\nblackbox @others\n\
          synth -top {name} -noabc -noshare -nofsm\nrename -wire t:$_*DFF*\ndfflibmap -liberty {sequential}\n\
          abc -liberty {merged} -constr {boundary} -D {SIZED_PS} -script {script}\nopt_clean -purge\n\
          stat -liberty {merged}\nwrite_verilog -noattr -noexpr -blackboxes {rams}\nwrite_verilog -noattr -noexpr -simple-lhs {net}\n",
-        files = files.join(" "),
         sequential = library.sequential.display(),
         merged = library.merged.display(),
         boundary = folder().join("boundary.constr").display(),
@@ -283,18 +279,14 @@ pub fn measure(
     let (top, name) = (design.top, design.name);
     let script = place(name, "tcl");
     let rates = place(name, "rates");
-    let lines: Vec<String> = activity
-        .rates
-        .iter()
-        .map(|((path, bit), rate)| format!("{} {bit} {rate:.6}", path.replace('.', "/")))
-        .collect();
+    let found = activity.rates.iter();
+    let lines = found.map(|((path, bit), rate)| format!("{} {bit} {rate:.6}", path.replace('.', "/")));
+    let lines: Vec<String> = lines.collect();
     write(&rates, lines.join("\n"))?;
     let verilog = read(&netlist.verilog)?;
     let names = netlist::instances(&verilog);
-    let mut libraries = String::new();
-    for part in library.parts.iter().chain([&netlist.rams]) {
-        libraries += &format!("read_liberty {}\n", part.display());
-    }
+    let parts = library.parts.iter().chain([&netlist.rams]);
+    let libraries: String = parts.map(|part| format!("read_liberty {}\n", part.display())).collect();
     let linked = |path: &Path| {
         format!(
             "{libraries}read_verilog {}\nlink_design {top}\ncreate_clock -name clk -period {CLOCK_PS} [get_ports clk]\n\
@@ -324,9 +316,8 @@ pub fn measure(
 /// What OpenSTA prints when it runs `text`, kept in `script`.
 fn opensta(script: &Path, text: &str) -> Result<String, Failure> {
     write(script, text)?;
-    let output = Command::new("sta").arg("-exit").arg(script).output();
-    let output = output.map_err(|error| format!("cannot run sta: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let said = output(Command::new("sta").arg("-exit").arg(script))?.stdout;
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 /// What OpenSTA's log says of a design.
@@ -336,23 +327,20 @@ pub fn block(design: &Design, netlist: Netlist, activity: &Activity) -> Result<B
     let said = read(&log)?;
     let number = |key: &str| {
         let line = said.lines().find_map(|line| line.trim().strip_prefix(key));
-        let word =
-            line.and_then(|rest| rest.split_whitespace().last()).and_then(|word| word.parse::<f64>().ok());
+        let word = line.and_then(|rest| rest.split_whitespace().last()?.parse::<f64>().ok());
         word.ok_or_else(|| format!("OpenSTA did not say `{key}` of {name}: see {}", log.display()))
     };
     let total = |key: &str| {
         let line = said.lines().find(|line| line.starts_with(key));
-        let word =
-            line.and_then(|rest| rest.split_whitespace().nth(4)).and_then(|word| word.parse::<f64>().ok());
+        let word = line.and_then(|rest| rest.split_whitespace().nth(4)?.parse().ok());
         // OpenSTA 2.0.17 may crash here, after timing; the report then says so.
         word.unwrap_or(f64::NAN)
     };
-    let stages_w = netlist::module_power(&said);
     Ok(Block {
         critical_ps: f64::from(CLOCK_PS) - number("worst slack")?,
         sequential_w: total("Sequential"),
         logic_w: total("Combinational"),
-        stages_w,
+        stages_w: netlist::module_power(&said),
         annotated: number("annotated")?,
         cycles: activity.cycles,
         values: activity.values,

@@ -209,16 +209,10 @@ pub fn graph(modules: &Modules) -> Graph {
     let modules: Modules = modules.iter().map(|(module, code)| (module.clone(), flattened(code))).collect();
     let imports: Imports = modules.iter().map(|(module, code)| (module.clone(), uses(code))).collect();
     for (here, code) in &modules {
-        let children: BTreeSet<&str> = modules
-            .keys()
-            .filter(|module| module.len() == here.len() + 1 && module.starts_with(here))
-            .filter_map(|module| module.last().map(String::as_str))
-            .collect();
-        let named = imports[here]
-            .iter()
-            .filter(|import| !import.passed_on)
-            .map(|import| import.path.clone())
-            .chain(paths(code, &children));
+        let below = modules.keys().filter(|own| own.len() == here.len() + 1 && own.starts_with(here));
+        let children = below.filter_map(|module| module.last().map(String::as_str)).collect();
+        let used = imports[here].iter().filter(|import| !import.passed_on).map(|import| import.path.clone());
+        let named = used.chain(paths(code, &children));
         let targets = named.filter_map(|path| resolve(&imports, here, &path, 0));
         graph.insert(here.clone(), targets.filter(|target| target != here).collect::<BTreeSet<_>>());
     }

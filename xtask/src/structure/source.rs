@@ -47,14 +47,10 @@ fn literal(rest: &[u8], before: Option<u8>) -> Option<usize> {
         b'\'' if rest.get(1) == Some(&b'\\') => Some(quoted_length(rest, b'\'')),
         b'\'' => (2..=5)
             .find(|&n| rest.get(n) == Some(&b'\''))
-            .filter(|&n| is_one_char(&rest[1..n]))
+            .filter(|&n| std::str::from_utf8(&rest[1..n]).is_ok_and(|text| text.chars().count() == 1))
             .map(|n| n + 1),
         _ => None,
     }
-}
-
-fn is_one_char(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_ok_and(|text| text.chars().count() == 1)
 }
 
 fn quoted_length(rest: &[u8], quote: u8) -> usize {
@@ -89,7 +85,6 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Code without its modules of tests.
 pub fn without_tests(code: &str) -> String {
     let mut out = code.to_owned();
     while let Some(start) = out.find("#[cfg(test)]") {

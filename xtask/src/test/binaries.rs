@@ -5,7 +5,8 @@
 //! where they are; as many as there are cores run side by side, those that take
 //! longest first. What a binary says appears in one piece when it is done.
 
-use crate::{json::member, tools::succeed_with_output};
+use crate::json::member;
+use crate::tools::{output, succeed_with_output};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -94,8 +95,7 @@ impl Binary {
         command.args(words).envs(environment.iter().copied()).current_dir(&self.folder).stdin(Stdio::null());
         // As cargo has it for tests that ask.
         command.env("CARGO_MANIFEST_DIR", &self.folder);
-        let output =
-            command.output().map_err(|error| format!("cannot run {}: {error}", self.executable.display()))?;
+        let output = output(&mut command)?;
         let said = [output.stdout, output.stderr].concat();
         let seconds = start.elapsed().as_secs();
         eprintln!("── {package} {} ({seconds} s)\n{}", self.target, String::from_utf8_lossy(&said));

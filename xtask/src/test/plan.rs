@@ -106,11 +106,8 @@ pub const STEPS: [Step; 16] = [
 pub fn choose(names: &[&str]) -> Result<Vec<&'static Step>, String> {
     let known = |name: &&&str| **name == QUICK || STEPS.iter().any(|step| step.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let steps: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
-        return Err(format!(
-            "no step is called `{unknown}`; expected nothing, {QUICK}, or some of: {}",
-            steps.join(", ")
-        ));
+        let steps = STEPS.map(|step| step.name).join(", ");
+        return Err(format!("no step is called `{unknown}`; expected nothing, {QUICK}, or some of: {steps}"));
     }
     let wanted = |step: &&Step| match names {
         [] => !BY_NAME.contains(&step.name) && (step.name != EMULATED || env::var_os(ALL).is_some()),

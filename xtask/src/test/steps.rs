@@ -151,19 +151,14 @@ pub fn explorer() -> StepOutcome {
 
 /// The Python package, as a user would import it. PyTorch and clusters with `--all`.
 pub fn python_package() -> StepOutcome {
-    let python = match environment() {
-        Ok(python) => python,
-        Err(reason) => return StepOutcome::LeftOut(reason),
-    };
-    match compile::command().and_then(|trinity| python::test(&python, &trinity)) {
-        Ok(()) if env::var_os(ALL).is_none() => {
-            eprintln!(
-                "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
-            );
-            StepOutcome::Passed
-        }
-        outcome => outcome.into(),
+    let python = environment().map_err(Failure::Missing);
+    let tested = python.and_then(|python| Ok(python::test(&python, &compile::command()?)?));
+    if tested.is_ok() && env::var_os(ALL).is_none() {
+        eprintln!(
+            "python: tests with PyTorch, Ray and Dask are left out; `cargo xtask test --all` runs them"
+        );
     }
+    tested.into()
 }
 
 /// Every model against its measurements, by the command's own account.
