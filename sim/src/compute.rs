@@ -111,7 +111,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Shapes of `job`.
     pub fn of(job: &Job) -> Self {
         let context_parallel = f64::from(job.parallelism.context);
         let sequence = f64::from(job.sequence);

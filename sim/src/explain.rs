@@ -114,18 +114,12 @@ fn time_lines(point: &Point, estimate: &Estimate, lines: &mut Vec<Line>) {
         };
         line("storage, exposed", b.storage.exposed_s, exposed(&b.storage, o.storage, formula));
     }
-    let formula = match p.schedule {
+    let (p, n) = (p.pipeline, p.schedule.chunks());
+    let formula = match job.parallelism.schedule {
         Schedule::DualPipe => {
-            format!(
-                "({} ÷ 2 − 1) stages × (forward + half of the backward pass), filled from both ends",
-                p.pipeline
-            )
+            format!("({p} ÷ 2 − 1) stages × (forward + half of the backward pass), filled from both ends")
         }
-        _ => format!(
-            "({} − 1) stages × one micro-batch ÷ {} chunks, as the pipeline fills and drains",
-            p.pipeline,
-            p.schedule.chunks()
-        ),
+        _ => format!("({p} − 1) stages × one micro-batch ÷ {n} chunks, as the pipeline fills and drains"),
     };
     line("bubble", b.bubble_s, formula);
     let codec = &point.cluster.codec;

@@ -275,7 +275,6 @@ impl Overlap {
         Self { tensor: 0.0, pipeline: 0.0, data: 0.0, gather: 0.0, expert: 0.0, context: 0.0, storage: 0.0 };
 }
 
-/// One job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Job {
     pub llm: Llm,

@@ -147,21 +147,17 @@ impl Kernels {
     /// A kernel whose coordinates are known already. Fails when the kind was
     /// not measured.
     pub fn time_at(&self, kind: Kind, at: &Coordinates) -> Result<Timed, Error> {
-        match self.curve(kind) {
-            Some(curve) => Ok(curve.time(at)),
-            None => Err(self.not_measured(kind)),
+        if let Some(curve) = self.curve(kind) {
+            return Ok(curve.time(at));
         }
+        let of_family = self.kinds().filter(|known| known.family() == kind.family());
+        let measured: Vec<String> = of_family.map(|known| known.to_string()).collect();
+        let measured = if measured.is_empty() { "nothing of the kind".into() } else { measured.join(", ") };
+        Err(Error::NotMeasured { kind, gpu: self.gpu.clone(), measured })
     }
 
     fn curve(&self, kind: Kind) -> Option<&Curve> {
         let at = self.curves.binary_search_by_key(&kind, Curve::kind).ok()?;
         Some(&self.curves[at])
-    }
-
-    fn not_measured(&self, kind: Kind) -> Error {
-        let of_family = self.kinds().filter(|known| known.family() == kind.family());
-        let measured: Vec<String> = of_family.map(|known| known.to_string()).collect();
-        let measured = if measured.is_empty() { "nothing of the kind".into() } else { measured.join(", ") };
-        Error::NotMeasured { kind, gpu: self.gpu.clone(), measured }
     }
 }

@@ -17,7 +17,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a job.
     pub fn of(job: &Job) -> Self {
         Self { parallelism: job.parallelism, microbatch: job.microbatch, recompute: job.recompute }
     }

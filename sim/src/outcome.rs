@@ -108,7 +108,6 @@ pub struct MemoryByKind {
 }
 
 impl MemoryByKind {
-    /// All kinds together.
     pub fn total_bytes(&self) -> f64 {
         self.weights_bytes
             + self.gradients_bytes
@@ -152,7 +151,6 @@ pub struct EnergyByKind {
 }
 
 impl EnergyByKind {
-    /// All kinds together.
     pub fn total_j(&self) -> f64 {
         self.compute_j
             + self.gpu_idle_j
@@ -173,7 +171,6 @@ pub struct AreaByKind {
 }
 
 impl AreaByKind {
-    /// All kinds together.
     pub fn total_mm2(&self) -> f64 {
         self.gpu_mm2 + self.nic_mm2 + self.codec_mm2
     }

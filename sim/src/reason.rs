@@ -16,7 +16,6 @@ macro_rules! reasons {
         pub enum Reason { $($(#[$doc])* $variant),+ }
 
         impl Reason {
-            /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The name used in tables and columns.
@@ -51,7 +50,6 @@ reasons! {
 }
 
 impl Reason {
-    /// The reason of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.name() == name)
     }

@@ -227,17 +227,11 @@ impl<'a> Group<'a> {
         let compression = &self.job.compression;
         let in_scope =
             compression.scope == Scope::Everywhere || self.cluster.leaves_node(self.size, self.stride);
-        if !in_scope || self.cluster.codecs_per_gpu <= 0.0 {
+        let (codec, codecs) = (&self.cluster.codec, self.cluster.codecs_per_gpu);
+        if !in_scope || codecs <= 0.0 {
             return None;
         }
-        Some(Channel::coded(
-            link,
-            self.raw_bits,
-            coded_bits,
-            &self.cluster.codec,
-            self.cluster.codecs_per_gpu,
-            compression.reduction,
-        ))
+        Some(Channel::coded(link, self.raw_bits, coded_bits, codec, codecs, compression.reduction))
     }
 }
 

@@ -86,7 +86,6 @@ impl Die {
         }
     }
 
-    /// Area by part.
     pub fn area(&self, codec_mm2: f64) -> AreaByPart {
         die::area(self.constants, &self.parts(codec_mm2))
     }
@@ -104,7 +103,6 @@ impl Die {
         }
     }
 
-    /// Capacity of the memory.
     pub fn memory_bytes(&self) -> f64 {
         self.memory_units * self.memory_bytes_per_unit
     }
@@ -159,14 +157,8 @@ impl Die {
         let area = self.area(codec_mm2);
         let spared = |mm2: f64, spare: f64| if spare > 0.0 { mm2 } else { 0.0 };
         let tolerant = spared(area.sms_mm2, self.spare_sms) + spared(area.l2_mm2, self.spare_l2_mib);
-        let total_mm2 = area.total_mm2();
-        die::die_cost(
-            self.constants,
-            &self.parts(codec_mm2),
-            total_mm2,
-            total_mm2 - tolerant / 2.0,
-            &self.wafer,
-        )
+        let (parts, total_mm2) = (self.parts(codec_mm2), area.total_mm2());
+        die::die_cost(self.constants, &parts, total_mm2, total_mm2 - tolerant / 2.0, &self.wafer)
     }
 
     /// Whether the die can be made with `codec_mm2` of codecs on it. Fails when

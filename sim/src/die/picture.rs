@@ -183,20 +183,13 @@ fn cost_lines(point: &Point, picture: &DiePicture) -> Vec<Line> {
     let Some(cost) = picture.cost else { return Vec::new() };
     let each_mm2 = picture.area.total_mm2() / cost.dies;
     let line = |name, value, unit, formula| Line { group: "cost", name, value, unit, formula };
+    let defects = die.wafer.defects_per_cm2;
+    let good = format!("negative binomial, {defects} defects a cm², spare units fused off");
+    let paid = format!("{} × {} USD a wafer ÷ dies a wafer ÷ yield", cost.dies, die.wafer.usd);
     vec![
         line("dies a wafer", cost.dies_per_wafer, "", format!("whole dies of {each_mm2:.0} mm² on 300 mm")),
-        line(
-            "yield",
-            cost.yield_fraction,
-            "",
-            format!("negative binomial, {} defects a cm², spare units fused off", die.wafer.defects_per_cm2),
-        ),
-        line(
-            "good dies",
-            cost.die_usd,
-            "USD",
-            format!("{} × {} USD a wafer ÷ dies a wafer ÷ yield", cost.dies, die.wafer.usd),
-        ),
+        line("yield", cost.yield_fraction, "", good),
+        line("good dies", cost.die_usd, "USD", paid),
         line("memory", cost.memory_usd, "USD", "assumed, by stack or channel".into()),
         line("package", cost.packaging_usd, "USD", "assumed, by area".into()),
         line("GPU", cost.total_usd(), "USD", "sum of the three".into()),

@@ -4,10 +4,15 @@ use super::*;
 use crate::job::Math;
 use trinity_silicon::die::{Constants, Sm};
 
+fn settled(mut die: Die) -> Die {
+    die.settle();
+    die
+}
+
 /// An H200 as NVIDIA describes it.
 pub(crate) fn h200() -> Die {
     let constants = Constants::committed().unwrap();
-    let mut die = Die {
+    settled(Die {
         constants,
         process: constants.process("4n").unwrap(),
         sms: 132.0,
@@ -43,9 +48,7 @@ pub(crate) fn h200() -> Die {
         wafer: trinity_silicon::die::Wafer::default(),
         power_limit_w: 700.0,
         roofline: Roofline::default(),
-    };
-    die.settle();
-    die
+    })
 }
 
 #[test]
@@ -128,11 +131,7 @@ fn a_die_that_cannot_be_made_is_refused() {
 #[test]
 fn a_clock_beyond_the_process_is_refused_and_one_within_costs_supply() {
     let die = h200();
-    let at = |clock_hz: f64| {
-        let mut die = Die { clock_hz, matrix_clock_hz: clock_hz, ..die };
-        die.settle();
-        die
-    };
+    let at = |clock_hz: f64| settled(Die { clock_hz, matrix_clock_hz: clock_hz, ..die });
     assert!(matches!(at(10e9).buildable(0.0), Err(trinity_silicon::die::Error::Clock { .. })));
     assert!(matches!(at(10e9).roofline.check(0.0), Err(crate::Infeasible::Clock { .. })));
     let (usual, fast) = (at(2.52e9), at(3.5e9));
@@ -144,11 +143,7 @@ fn a_clock_beyond_the_process_is_refused_and_one_within_costs_supply() {
 
 #[test]
 fn a_boost_clock_above_what_the_circuits_were_built_for_buys_nothing_at_the_power_limit() {
-    let at = |clock_hz: f64| {
-        let mut die = Die { clock_hz, nominal_hz: 1.98e9, ..h200() };
-        die.settle();
-        die.roofline
-    };
+    let at = |clock_hz: f64| settled(Die { clock_hz, nominal_hz: 1.98e9, ..h200() }).roofline;
     let usual = at(1.98e9);
     for clock_hz in [2.2e9, 2.4e9, 3.0e9, 3.9e9] {
         let fast = at(clock_hz);
@@ -161,13 +156,11 @@ fn a_boost_clock_above_what_the_circuits_were_built_for_buys_nothing_at_the_powe
 #[test]
 fn a_gpu_never_draws_more_than_its_limit_and_below_idle_is_refused() {
     for limit_w in [130.0, 150.0, 200.0, 307.0, 500.0, 700.0] {
-        let mut die = Die { power_limit_w: limit_w, ..h200() };
-        die.settle();
+        let die = settled(Die { power_limit_w: limit_w, ..h200() });
         assert!(die.buildable(0.0).is_ok(), "{limit_w}");
         assert!(die.roofline.busy_power_w <= limit_w * 1.005, "{limit_w}: {}", die.roofline.busy_power_w);
     }
-    let mut die = Die { power_limit_w: 50.0, ..h200() };
-    die.settle();
+    let die = settled(Die { power_limit_w: 50.0, ..h200() });
     assert!(matches!(die.buildable(0.0), Err(trinity_silicon::die::Error::Power { .. })));
     assert!(matches!(die.roofline.check(0.0), Err(crate::Infeasible::Power { .. })));
 }

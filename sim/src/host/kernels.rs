@@ -166,7 +166,6 @@ impl<'n> Launches<'n> {
         self.push(Work::Cache { sequences, context });
     }
 
-    /// One layer backward.
     pub fn layer_backward(&mut self, sequences: f64, tokens: f64) {
         let Network { hidden, ffn, .. } = *self.network;
         let kv = self.network.kv_width();

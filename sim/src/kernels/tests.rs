@@ -105,20 +105,15 @@ fn damaged_curves_are_refused() {
     assert!(damaged(&ranges, Steps { step: 0.0, ..steps }, &good).contains("steps of 0"));
 }
 
+fn context(batch: f64, tokens: f64, prefix: f64, window: Option<f64>) -> ContextAttention {
+    let kv = Format::Bf16;
+    ContextAttention { batch, tokens, prefix, heads: 32.0, kv_heads: 8.0, head_dim: 128.0, window, kv }
+}
+
 #[test]
 fn a_prefix_costs_and_is_said_to_be_unmeasured() {
-    let shape = |prefix| ContextAttention {
-        batch: 1.0,
-        tokens: 1024.0,
-        prefix,
-        heads: 32.0,
-        kv_heads: 8.0,
-        head_dim: 128.0,
-        window: None,
-        kv: Format::Bf16,
-    };
-    let alone = shape(0.0).coordinates(&DEVICE).unwrap();
-    let after = shape(8192.0).coordinates(&DEVICE).unwrap();
+    let at = |prefix| context(1.0, 1024.0, prefix, None).coordinates(&DEVICE).unwrap();
+    let (alone, after) = (at(0.0), at(8192.0));
     assert!(!alone.unmeasured && after.unmeasured);
     assert!(after.roofline_s > alone.roofline_s);
 }
@@ -138,17 +133,7 @@ fn a_kernel_with_a_window_is_another_one_also_where_the_window_hides_nothing() {
     let at = |window| generation(window).coordinates(&DEVICE).unwrap();
     assert_eq!(at(None).roofline_s.to_bits(), at(Some(128.0)).roofline_s.to_bits());
     assert_ne!(at(None), at(Some(128.0)));
-    let context = |window| ContextAttention {
-        batch: 64.0,
-        tokens: 16.0,
-        prefix: 0.0,
-        heads: 32.0,
-        kv_heads: 8.0,
-        head_dim: 128.0,
-        window,
-        kv: Format::Bf16,
-    };
-    let at = |window| context(window).coordinates(&DEVICE).unwrap();
+    let at = |window| context(64.0, 16.0, 0.0, window).coordinates(&DEVICE).unwrap();
     assert_eq!(at(None).roofline_s.to_bits(), at(Some(128.0)).roofline_s.to_bits());
     assert_ne!(at(None), at(Some(128.0)));
 }

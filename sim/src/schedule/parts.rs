@@ -66,7 +66,6 @@ pub(crate) struct CodedRing {
     pub gathers: bool,
 }
 
-/// The parts of an iteration of `job`.
 pub(crate) fn parts(cluster: &Cluster, job: &Job) -> Parts {
     let shape = Shape::of(job);
     let stage = stage_compute(cluster, job, &shape);

@@ -237,15 +237,11 @@ fn transfer_s(service: &Service, tokens: f64, transfer_bits: Option<f64>) -> f64
     // A group that leaves the node: two engines side by side do not share one.
     let link = cluster.link(2, cluster.gpus_per_node);
     let stored_bits = job.compression.kv_bits.unwrap_or(job.precision.kv_bits);
+    let (codec, codecs) = (&cluster.codec, cluster.codecs_per_gpu);
     let channel = match transfer_bits {
-        Some(bits) if cluster.codecs_per_gpu > 0.0 => Channel::coded(
-            link,
-            stored_bits,
-            bits,
-            &cluster.codec,
-            cluster.codecs_per_gpu,
-            job.compression.reduction,
-        ),
+        Some(bits) if codecs > 0.0 => {
+            Channel::coded(link, stored_bits, bits, codec, codecs, job.compression.reduction)
+        }
         _ => Channel::raw(link, stored_bits),
     };
     channel.stages(values).pipelined_s() + channel.codec_latency_s + link.latency_s

@@ -7,7 +7,6 @@ use super::ServingError;
 use std::sync::Arc;
 use trinity_numeric::random::SplitMix64;
 
-/// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServingRequest {
     pub arrival_s: f64,

@@ -101,7 +101,6 @@ impl Front {
         self.entries.push(Entry { index, values: Readings::new(values) });
     }
 
-    /// Takes in another front.
     pub fn merge(&mut self, objectives: &[Objective], other: &Self) {
         for entry in &other.entries {
             self.offer(objectives, entry.index, &entry.values);
@@ -143,7 +142,6 @@ pub struct Top {
 }
 
 impl Top {
-    /// Room for `size` points.
     pub fn new(size: usize) -> Self {
         Self { size, entries: Vec::new() }
     }
@@ -168,7 +166,6 @@ impl Top {
         self.entries.truncate(self.size);
     }
 
-    /// Takes in another list.
     pub fn merge(&mut self, direction: Direction, other: &Self) {
         for entry in &other.entries {
             self.offer(direction, entry.index, &entry.values);

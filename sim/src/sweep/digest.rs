@@ -9,13 +9,11 @@ use trinity_numeric::hash::Fnv1a;
 pub struct Digest(Fnv1a);
 
 impl Digest {
-    /// Adds a text.
     pub fn add(&mut self, written: fmt::Arguments<'_>) {
         // Adding up cannot fail.
         let _ = self.write_fmt(written);
     }
 
-    /// The hash of what was added.
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }

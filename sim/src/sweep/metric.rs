@@ -13,7 +13,6 @@ macro_rules! metrics {
         pub enum Metric { $($(#[$doc])* $variant),+ }
 
         impl Metric {
-            /// Every metric.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The name used in files and columns.

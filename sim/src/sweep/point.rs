@@ -290,7 +290,6 @@ pub enum Change {
 }
 
 impl Change {
-    /// Makes the change.
     pub fn apply(&self, point: &mut Point) {
         match self {
             Self::Slot { set, value } => set(point, *value),
@@ -331,7 +330,6 @@ impl Difference {
         own
     }
 
-    /// The point itself.
     fn point(&self, base: &Point) -> Point {
         let mut point = *base;
         if let Some(llm) = &self.llm {

@@ -132,17 +132,14 @@ impl Space {
         Some(Self { scenarios, starts })
     }
 
-    /// Number of points.
     pub fn len(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The scenarios, in order.
     pub fn scenarios(&self) -> &[Scenario] {
         &self.scenarios
     }
@@ -189,7 +186,6 @@ impl Space {
         digits
     }
 
-    /// The point itself.
     pub fn point(&self, index: u64) -> Point {
         let scenario = &self.scenarios[self.scenario_of(index)];
         let mut point = scenario.base;

@@ -89,12 +89,8 @@ fn a_timeline_never_uses_a_compute_unit_twice_at_once() {
     let job = training(gpt(48, 2048, 16), 1, 4, 2, 16);
     let timeline = event::simulate(&cluster(8), &job).unwrap();
     for stage in 0..4 {
-        let mut spans: Vec<(f64, f64)> = timeline
-            .spans
-            .iter()
-            .filter(|span| span.track == stage * 4)
-            .map(|span| (span.start_s, span.end_s))
-            .collect();
+        let own = timeline.spans.iter().filter(|span| span.track == stage * 4);
+        let mut spans: Vec<(f64, f64)> = own.map(|span| (span.start_s, span.end_s)).collect();
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
         assert_eq!(spans.len(), 8 * 2 + 1);
         for pair in spans.windows(2) {

@@ -21,7 +21,7 @@ const DECIDES: f64 = 0.05;
 /// The sentences, the answer first, then what it rests on; and how many open it.
 pub(super) fn answer(found: &Exploration) -> (Vec<String>, usize) {
     let mut sentences = Vec::new();
-    sentences.extend(setting(found));
+    sentences.extend(found.setting.as_ref().map(|setting| format!("{}.", setting.line)));
     sentences.extend(best(found));
     sentences.extend(odds(found));
     sentences.extend(asked(found));
@@ -42,11 +42,6 @@ pub(super) fn answer(found: &Exploration) -> (Vec<String>, usize) {
     sentences.extend(turned(found));
     sentences.extend(model(found));
     (sentences, opening)
-}
-
-/// What the answer is of, in one line.
-fn setting(found: &Exploration) -> Option<String> {
-    found.setting.as_ref().map(|setting| format!("{}.", setting.line))
 }
 
 fn ranking<'a>(found: &'a Exploration, name: &str) -> Option<&'a Ranking> {

@@ -172,7 +172,6 @@ fn with_quality(contest: &Contest<'_>, draw: &Draw, best: &Optimum, coder: Optio
     others.into_iter().flatten().fold(all, f64::max)
 }
 
-/// All draws.
 struct Draws {
     names: Vec<String>,
     baseline: usize,

@@ -12,7 +12,6 @@ pub const STUDY: &str = "sweeps/llama-3-70b";
 /// stages apart.
 pub const QUALITY: Rate = Rate::Nmse(0.01);
 
-/// What to explore.
 #[derive(Debug, Clone)]
 pub struct ExploreRequest<'a> {
     pub input_tensors: &'a [InputTensor],

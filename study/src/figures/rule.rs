@@ -20,7 +20,6 @@ pub enum ClaimOutcome {
 }
 
 impl ClaimOutcome {
-    /// The outcome in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",

@@ -1,5 +1,4 @@
 //! The configurations that come with the project, read as the model reads them.
-use crate::says;
 use trinity_config::{Checked, Document, builtin};
 use trinity_silicon::table3;
 use trinity_sim::kernels::{Format, Matmul};
@@ -146,5 +145,6 @@ fn a_codec_made_of_stages_costs_what_its_stages_cost() {
 fn a_stage_that_the_design_lacks_is_refused() {
     let document = Document::load("codecs/h264-stages").unwrap();
     let document = document.with(&["encoder.stages.without=[\"cabac-core\"]"]).unwrap();
-    says(document.checked::<CodecFile>().unwrap_err(), &["no stage `cabac-core`", "cavlc"]);
+    let complaint = document.checked::<CodecFile>().unwrap_err().to_string();
+    assert!(complaint.contains("no stage `cabac-core`") && complaint.contains("cavlc"), "{complaint}");
 }

@@ -1,6 +1,5 @@
 //! The whole chain, held against its parts run one after the other.
 
-use crate::says;
 use std::sync::LazyLock;
 use trinity_numeric::random::Lcg;
 use trinity_study::explore::{
@@ -74,14 +73,9 @@ fn found(request: &ExploreRequest<'_>) -> Exploration {
     explored(request).exploration
 }
 
-/// Fails unless it is refused with these parts of a sentence and of its help.
-#[track_caller]
-fn refused(request: &ExploreRequest<'_>, message: &[&str], help: &[&str]) {
+fn refused(request: &ExploreRequest<'_>) -> (String, String) {
     match explore(request, &|_| (), &Silent) {
-        Err(error @ Error::Input { .. }) => {
-            says(&error, message);
-            says(error.help().unwrap_or_default(), help);
-        }
+        Err(error @ Error::Input { .. }) => (error.to_string(), error.help().unwrap_or_default().to_owned()),
         other => panic!("{:?}", other.map(|found| found.exploration.answer)),
     }
 }
@@ -255,11 +249,10 @@ fn earlier_rows_are_not_measured_again() {
 #[test]
 fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
     let input_tensors = input_tensors(&["k_cache"]);
-    refused(
-        &request(&input_tensors, &["line"]),
-        &["tensors at hand are of kv-cache", "nothing is known of weight, activation, weight-gradient"],
-        &["sweeps/kv-spill"],
-    );
+    let (message, help) = refused(&request(&input_tensors, &["line"]));
+    assert!(message.contains("tensors at hand are of kv-cache"), "{message}");
+    assert!(message.contains("nothing is known of weight, activation, weight-gradient"), "{message}");
+    assert!(help.contains("sweeps/kv-spill"), "{help}");
     // A study that codes the cache alone takes the same file.
     let spilled = ExploreRequest { study: "sweeps/kv-spill".into(), ..request(&input_tensors, &["line"]) };
     assert_eq!(found(&spilled).baseline, "raw");
@@ -267,31 +260,26 @@ fn tensors_without_a_class_that_the_study_codes_are_refused_by_name() {
 
 #[test]
 fn a_budget_below_the_smallest_point_is_refused_with_that_point() {
-    refused(
-        &ExploreRequest { budget_mm2: Some(100.0), ..request(all(), &["line"]) },
-        &["nothing fits into 100 mm²", "of GPUs"],
-        &["--budget of"],
-    );
+    let (message, help) = refused(&ExploreRequest { budget_mm2: Some(100.0), ..request(all(), &["line"]) });
+    assert!(message.contains("nothing fits into 100 mm²") && message.contains("of GPUs"), "{message}");
+    assert!(help.contains("--budget of"), "{help}");
 }
 
 #[test]
 fn a_codec_that_nobody_priced_is_refused_and_taken_with_a_price() {
-    refused(
-        &request(all(), &["rtn-128g"]),
-        &["nothing is known of the silicon of `rtn-128g`"],
-        &["rtn-128g=codecs/"],
-    );
+    let (message, help) = refused(&request(all(), &["rtn-128g"]));
+    assert!(message.contains("nothing is known of the silicon of `rtn-128g`"), "{message}");
+    assert!(help.contains("rtn-128g=codecs/"), "{help}");
     let priced = found(&request(all(), &["rtn-128g=codecs/line-lanes"]));
     assert_eq!(priced.silicon[0].source, "codecs/line-lanes");
 }
 
 #[test]
 fn a_quality_out_of_reach_is_refused_with_each_codecs_reason() {
-    refused(
-        &ExploreRequest { quality: Rate::Bits(0.001).into(), ..request(all(), &["line", "h264"]) },
-        &["no codec reaches 0.001 bits/value", "h264 ("],
-        &["more bits"],
-    );
+    let (message, help) =
+        refused(&ExploreRequest { quality: Rate::Bits(0.001).into(), ..request(all(), &["line", "h264"]) });
+    assert!(message.contains("no codec reaches 0.001 bits/value") && message.contains("h264 ("), "{message}");
+    assert!(help.contains("more bits"), "{help}");
 }
 
 #[test]
@@ -441,11 +429,10 @@ fn an_axis_that_ends_early_does_not_choose_the_codec() {
 
 #[test]
 fn an_error_at_which_nothing_is_learned_is_refused_with_the_reason() {
-    refused(
-        &ExploreRequest { quality: Rate::Nmse(0.9).into(), ..request(all(), &["line"]) },
-        &["NMSE of 0.9", "nothing is learned"],
-        &["0.01", "--loss"],
-    );
+    let (message, help) =
+        refused(&ExploreRequest { quality: Rate::Nmse(0.9).into(), ..request(all(), &["line"]) });
+    assert!(message.contains("NMSE of 0.9") && message.contains("nothing is learned"), "{message}");
+    assert!(help.contains("0.01") && help.contains("--loss"), "{help}");
 }
 
 #[test]
@@ -503,10 +490,12 @@ fn a_dgx_h100_hardly_needs_a_codec_and_says_whose_bits_it_counts_with() {
     assert!((0.98..1.08).contains(&gain), "{gain} {:?}", found.answer);
     let odds = found.odds.as_ref().unwrap();
     assert!(odds.gain.low > 0.95 && odds.gain.high < 1.2, "{:?}", odds.gain);
-    says(
-        found.answer.join(" "),
-        &["h100", "llama-3-70b", "512 sequences", "recorded training runs: ", "run t2.6"],
+    let said = found.answer.join(" ");
+    assert!(
+        said.contains("h100") && said.contains("llama-3-70b") && said.contains("512 sequences"),
+        "{said}"
     );
+    assert!(said.contains("recorded training runs: ") && said.contains("run t2.6"), "{said}");
     assert!(found.answer[0].contains("nodes of 8"), "{}", found.answer[0]);
     // A node has whole network cards, a GPU whole codecs, a stage chunks of as many layers.
     for ranking in &found.rankings {

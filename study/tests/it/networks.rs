@@ -1,7 +1,7 @@
 //! Adapters, switches and links draw what they draw, and tiers that do not
 //! stack are refused in a sentence.
 
-use crate::{estimated, says};
+use crate::estimated;
 use trinity_config::{Document, builtin};
 use trinity_study::config::{ClusterFile, NicFile};
 
@@ -71,34 +71,30 @@ fn refused(tiers: &str) -> String {
 #[test]
 fn tiers_that_do_not_stack_are_refused_each_in_its_sentence() {
     let switch = "switch = { extends = \"switches/quantum-2\" }";
-    says(
-        refused(&format!("{{ reach = 250, oversubscription = 1, {switch} }}")),
-        &["a tier of 250 GPUs is not made of whole domains: a node has 8", "mine.toml:2:", "a multiple of 8"],
-    );
-    says(
-        refused(&format!("{{ reach = 256, {switch} }}, {{ reach = 4096, {switch} }}")),
-        &["a tier without a bandwidth to the next"],
-    );
-    says(refused(&format!("{{ reach = 256, bandwidth = \"0 Gbit/s\", {switch} }}")), &["`bandwidth` is 0"]);
-    says(
-        refused(&format!(
-            "{{ reach = 256, oversubscription = 1, {switch} }}, {{ reach = 300, oversubscription = 1, {switch} }}"
-        )),
-        &["the tier below has 256"],
-    );
-    says(
-        refused(&format!("{{ reach = 256, oversubscription = 0.5, {switch} }}")),
-        &["`oversubscription` is 0.5"],
-    );
+    let said = refused(&format!("{{ reach = 250, oversubscription = 1, {switch} }}"));
+    assert!(said.contains("a tier of 250 GPUs is not made of whole domains: a node has 8"), "{said}");
+    assert!(said.contains("mine.toml:2:") && said.contains("a multiple of 8"), "{said}");
+    let said = refused(&format!("{{ reach = 256, {switch} }}, {{ reach = 4096, {switch} }}"));
+    assert!(said.contains("a tier without a bandwidth to the next"), "{said}");
+    let said = refused(&format!("{{ reach = 256, bandwidth = \"0 Gbit/s\", {switch} }}"));
+    assert!(said.contains("`bandwidth` is 0"), "{said}");
+    let said = refused(&format!(
+        "{{ reach = 256, oversubscription = 1, {switch} }}, {{ reach = 300, oversubscription = 1, {switch} }}"
+    ));
+    assert!(said.contains("the tier below has 256"), "{said}");
+    let said = refused(&format!("{{ reach = 256, oversubscription = 0.5, {switch} }}"));
+    assert!(said.contains("`oversubscription` is 0.5"), "{said}");
 }
 
 #[test]
 fn an_adapter_that_costs_nothing_for_want_of_a_word_is_refused() {
     let text = "bandwidth = \"400 Gbit/s\"\nlatency = \"1 us\"\narea = \"100 mm2\"\nidle-power = \"18 W\"\n";
     let document = Document::parse("nic.toml", text).unwrap();
-    says(document.checked::<NicFile>().unwrap_err(), &["neither `active-power` nor `energy` is stated"]);
+    let said = document.checked::<NicFile>().unwrap_err().to_string();
+    assert!(said.contains("neither `active-power` nor `energy` is stated"), "{said}");
     let document = Document::parse("nic.toml", &format!("{text}active-power = \"9 W\"\n")).unwrap();
-    says(document.checked::<NicFile>().unwrap_err(), &["9 W at the full rate, but 18 W without traffic"]);
+    let said = document.checked::<NicFile>().unwrap_err().to_string();
+    assert!(said.contains("9 W at the full rate, but 18 W without traffic"), "{said}");
 }
 
 /// Clusters whose GPUs have no units for a format, and the format.

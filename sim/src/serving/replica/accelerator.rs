@@ -148,7 +148,13 @@ impl Accelerator {
     pub(super) fn all_reduce_s(&self, bytes: f64, gpus: f64) -> Result<f64, ServingError> {
         let inside = gpus.min(f64::from(self.domain_gpus));
         let away_s = self.between_domains_s(2.0 * bytes / inside, gpus);
-        Ok(self.all_reduce_inside_s(bytes, inside)? + away_s)
+        let time = |op| self.answer(self.kernels.collective_s(&CollectiveShape { op, bytes, ranks: inside }));
+        let plain_s = time(Collective::AllReduce)?;
+        let inside_s = match self.kernels.knows(Kind::Collective(Collective::CustomAllReduce)) {
+            true => time(Collective::CustomAllReduce)?.min(plain_s),
+            false => plain_s,
+        };
+        Ok(inside_s + away_s)
     }
 
     /// Time of `bytes` that each of `gpus` sends and receives, as far as its
@@ -160,17 +166,6 @@ impl Accelerator {
         }
         let hops = domains.log2().ceil();
         2.0 * hops * NETWORK_LATENCY_S + bytes * (domains - 1.0) / domains / self.network_bytes_per_s
-    }
-
-    fn all_reduce_inside_s(&self, bytes: f64, gpus: f64) -> Result<f64, ServingError> {
-        let time = |op| self.answer(self.kernels.collective_s(&CollectiveShape { op, bytes, ranks: gpus }));
-        let custom = Kind::Collective(Collective::CustomAllReduce);
-        let plain_s = time(Collective::AllReduce)?;
-        if self.kernels.knows(custom) {
-            Ok(time(Collective::CustomAllReduce)?.min(plain_s))
-        } else {
-            Ok(plain_s)
-        }
     }
 
     /// Activations of `bytes` in each of `copies` of attention go to `gpus` that

@@ -58,17 +58,13 @@ pub fn search(
     let mut kept: Vec<Found> = Vec::new();
     let mut nearest: Option<Nearest> = None;
     for candidate in candidates {
-        let at = |concurrency: u32| {
-            let own = ClosedLoop { concurrency, requests: concurrency.saturating_mul(waves), ..*load };
-            let predicted = predict(&candidate.deployment, &own);
-            let gpus = candidate.deployment.gpus();
-            let per_gpu = predicted.answer_tokens_per_s / f64::from(gpus.max(1));
-            let name = candidate.name.clone();
-            Found { name, gpus, concurrency, predicted, answer_tokens_per_s_per_gpu: per_gpu }
-        };
         let mut best: Option<Found> = None;
         for concurrency in concurrencies(most) {
-            let found = at(concurrency);
+            let own = ClosedLoop { concurrency, requests: concurrency.saturating_mul(waves), ..*load };
+            let predicted = predict(&candidate.deployment, &own);
+            let (name, gpus) = (candidate.name.clone(), candidate.deployment.gpus());
+            let answer_tokens_per_s_per_gpu = predicted.answer_tokens_per_s / f64::from(gpus.max(1));
+            let found = Found { name, gpus, concurrency, predicted, answer_tokens_per_s_per_gpu };
             let overrun = goal.overrun(&found.predicted);
             if overrun <= 1.0 {
                 let better = best

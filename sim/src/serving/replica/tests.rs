@@ -88,12 +88,9 @@ fn load(concurrency: u32) -> ClosedLoop {
     }
 }
 
-fn stage(tensor: u32, replicas: u32) -> Stage {
-    Stage { table: table(tensor), engine: engine(), replicas, ranks: 1, gpus: tensor }
-}
-
 fn shared(tensor: u32, replicas: u32) -> Deployment {
-    Deployment::Shared(Box::new(stage(tensor, replicas)))
+    let (table, engine) = (table(tensor), engine());
+    Deployment::Shared(Box::new(Stage { table, engine, replicas, ranks: 1, gpus: tensor }))
 }
 
 /// Every token that was asked for is made, and Little's law holds.
@@ -193,12 +190,9 @@ fn a_goal_that_nothing_meets_names_the_nearest() {
 #[test]
 fn accepted_drafts_shorten_the_time_between_tokens() {
     let plain = replay(&table(8), &engine(), &load(16)).unwrap();
-    let drafted = |acceptance| EngineConstants {
-        draft: Some(Draft { tokens: 3.0, acceptance, cost: 0.02 }),
-        ..engine()
-    };
     let at = |acceptance| {
-        let own = drafted(acceptance);
+        let draft = Some(Draft { tokens: 3.0, acceptance, cost: 0.02 });
+        let own = EngineConstants { draft, ..engine() };
         let table = StepTable::new(&gpu(), &dense(), &wide(8), &own, 2.0).unwrap();
         replay(&table, &own, &load(16)).unwrap().tpot_s
     };

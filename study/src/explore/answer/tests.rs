@@ -12,14 +12,6 @@ use crate::explore::silicon::{Block, Silicon};
 use crate::explore::vary::{End, Turn};
 use trinity_tensor::Class;
 
-#[track_caller]
-fn says(said: impl ToString, parts: &[&str]) {
-    let said = said.to_string();
-    for part in parts {
-        assert!(said.contains(part), "{part} is missing:\n{said}");
-    }
-}
-
 fn ranking(
     scenario: &str,
     value: Option<f64>,
@@ -201,10 +193,8 @@ fn where_it_stops_being_the_best_is_told_and_only_there() {
         stops(&all, &limit(Some((0.25, "h265")), None)),
         "With network cards at 25.0 Gbit/s or less, h265 is the best."
     );
-    says(
-        stops(&all, &limit(Some((0.25, "h265")), Some((3.0, "uncompressed")))),
-        &["between 25.0 Gbit/s and 300 Gbit/s", "h265"],
-    );
+    let both = stops(&all, &limit(Some((0.25, "h265")), Some((3.0, "uncompressed"))));
+    assert!(both.contains("between 25.0 Gbit/s and 300 Gbit/s") && both.contains("h265"), "{both}");
     let same = stops(&all, &limit(Some((0.25, "h265")), Some((3.0, "h265"))));
     assert!(same.ends_with("below and above that h265 is."), "{same}");
     let never = stops(&all, &limit(None, None));
@@ -226,7 +216,11 @@ fn where_it_stops_being_the_best_is_told_and_only_there() {
 #[test]
 fn the_widest_swing_is_named_and_none_where_nothing_moves() {
     let mut all = found();
-    says(sensitive(&all).unwrap(), &["rests most on the goodput: 1.60 times at low, 2.00 times at high"]);
+    let sentence = sensitive(&all).unwrap();
+    assert!(
+        sentence.contains("rests most on the goodput: 1.60 times at low, 2.00 times at high"),
+        "{sentence}"
+    );
     all.sensitivities = vec![sensitivity("goodput", 1.8, 1.801, "line", "line")];
     assert_eq!(sensitive(&all), None);
     let mut none = found();
@@ -294,12 +288,14 @@ fn sure_is_a_word_for_19_draws_of_20_and_odds_are_printed_below() {
 fn the_gain_is_told_with_its_range_and_what_decides_it() {
     let mut all = found();
     all.odds = Some(drawn(0.97, 0.62));
-    says(
-        odds(&all).join(" "),
-        &[
-            "line gains 1.31 times (median; 90 % of 1,021 draws between 1.050 and 1.62)",
-            "What decides it: goodput (41 % of the variance of the gain) and batch (22 %).",
-        ],
+    let said = odds(&all).join(" ");
+    assert!(
+        said.contains("line gains 1.31 times (median; 90 % of 1,021 draws between 1.050 and 1.62)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("What decides it: goodput (41 % of the variance of the gain) and batch (22 %)."),
+        "{said}"
     );
     let mut flat = drawn(0.97, 0.62);
     flat.decides.iter_mut().for_each(|one| one.share = 0.01);
@@ -307,7 +303,8 @@ fn the_gain_is_told_with_its_range_and_what_decides_it() {
     let mut failed = drawn(0.97, 0.62);
     failed.failed = 21;
     all.odds = Some(failed);
-    says(odds(&all).join(" "), &["1,000 draws", "In 21 of 1021 draws nothing could run"]);
+    let said = odds(&all).join(" ");
+    assert!(said.contains("1,000 draws") && said.contains("In 21 of 1021 draws nothing could run"), "{said}");
 }
 
 #[test]
@@ -316,10 +313,8 @@ fn a_codec_that_leads_against_the_odds_is_not_built() {
     all.best = "uncompressed".into();
     all.odds = Some(drawn(0.23, 0.2));
     let said = best(&all).unwrap();
-    says(
-        &said,
-        &["build no codec: 100 tokens/s", "line would gain 80 % as assumed, and pays in 23 % of the draws"],
-    );
+    assert!(said.contains("build no codec: 100 tokens/s"), "{said}");
+    assert!(said.contains("line would gain 80 % as assumed, and pays in 23 % of the draws"), "{said}");
     assert!(!said.contains("build line"), "{said}");
 }
 
@@ -350,19 +345,20 @@ fn ends_of_axes_and_steps_are_told_where_they_matter() {
     let mut all = found();
     assert!(ends(&all).is_empty() && stepped(&all).is_none());
     all.rankings[0].chosen = vec![chosen("12", Some(8.0), false)];
-    says(
-        ends(&all).join(" "),
-        &["beyond the study's axes: cluster.codecs-per-gpu of line at 12 (8.00 is listed)"],
+    let said = ends(&all).join(" ");
+    assert!(
+        said.contains("beyond the study's axes: cluster.codecs-per-gpu of line at 12 (8.00 is listed)"),
+        "{said}"
     );
     all.rankings[0].chosen = vec![chosen("8", None, true)];
-    says(ends(&all).join(" "), &["with no way on: cluster.codecs-per-gpu of line (8)"]);
+    let said = ends(&all).join(" ");
+    assert!(said.contains("with no way on: cluster.codecs-per-gpu of line (8)"), "{said}");
     all.steps = Some(around(1.5, 1.7, 1.9));
-    says(
-        stepped(&all).unwrap(),
-        &[
-            "of 4 GPUs with line and of 1 GPU without;",
-            "up to 10 % away it gains between 1.50 and 1.90 times, 1.70 in the mean",
-        ],
+    let said = stepped(&all).unwrap();
+    assert!(said.contains("of 4 GPUs with line and of 1 GPU without;"), "{said}");
+    assert!(
+        said.contains("up to 10 % away it gains between 1.50 and 1.90 times, 1.70 in the mean"),
+        "{said}"
     );
     all.steps = Some(Steps { dealt: true, ..around(1.5, 1.8, 1.9) });
     assert!(
@@ -415,7 +411,8 @@ fn the_map_is_told_as_it_is() {
     let said = map(&all).unwrap();
     assert!(said.starts_with("At 1 sequence (concurrency)") && said.contains("this workload has"), "{said}");
     all.regime = Some(regime(Edge::Nowhere, vec![mark("A", None)]));
-    says(map(&all).unwrap(), &["pays at no wire speed", "it pays for none"]);
+    let said = map(&all).unwrap();
+    assert!(said.contains("pays at no wire speed") && said.contains("it pays for none"), "{said}");
     assert_eq!(holes(&all), None, "a map without holes has none to explain");
     let mut torn = regime(Edge::Nowhere, Vec::new());
     (torn.gains, torn.holes) = (vec![vec![None, Some(1.0)], vec![Some(1.0); 2]], 1);
