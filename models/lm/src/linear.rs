@@ -2,10 +2,15 @@
 //!
 //! A window's activations are `tokens × channels`, row by row; the same bytes
 //! are a `channels × tokens` matrix in nalgebra's column order, so a linear
-//! layer is one product `W · X` without moving anything.
+//! layer is one product `W · X` without moving anything, or one on the unit for tiles
+//! where the processor has one.
 
 use nalgebra::{DMatrix, DMatrixView, DMatrixViewMut};
 use std::ops::Range;
+use trinity_numeric::tiles::{Halves, Side, Sums, Unit, add_products};
+
+/// Tokens from which laying a weight out for the unit for tiles is little beside its products.
+const WORTH_TILES: usize = 128;
 
 /// A linear layer's weight, `out × in`, kept in the order products want, and what it adds: nothing where that is empty.
 #[derive(Debug, Clone)]
@@ -22,6 +27,11 @@ impl Linear {
 
     pub fn with_bias(self, bias: Vec<f32>) -> Self {
         Self { bias, ..self }
+    }
+
+    /// What it adds; nothing where that is empty.
+    pub fn bias(&self) -> &[f32] {
+        &self.bias
     }
 
     /// Puts another weight of the same shape in the place of its own.
@@ -55,9 +65,21 @@ impl Linear {
     /// `y = x · Wᵀ + beta · y`, and the bias, over `tokens` rows.
     pub fn apply(&self, x: &[f32], y: &mut [f32], beta: f32) {
         let tokens = x.len() / self.inputs();
-        let x = DMatrixView::from_slice(x, self.inputs(), tokens);
-        let mut product = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
-        product.gemm(1.0, &self.matrix, &x, beta);
+        if let Some(unit) = Unit::get().filter(|_| tokens >= WORTH_TILES) {
+            let (inputs, stride) = (self.inputs(), self.outputs());
+            let weight = Side::right_of_columns((self.matrix.as_slice(), stride), 0..stride, Halves::Both);
+            y.iter_mut().for_each(|y| *y = if beta == 0.0 { 0.0 } else { beta * *y });
+            // As many tokens at once as stay in cache.
+            let some = x.chunks(WORTH_TILES * inputs).zip(y.chunks_mut(WORTH_TILES * stride));
+            some.for_each(|(x, values)| {
+                let x = Side::left_of_rows(x, inputs, Halves::Both);
+                add_products(unit, &x, &weight, &mut Sums { values, stride, from: 0 });
+            });
+        } else {
+            let x = DMatrixView::from_slice(x, self.inputs(), tokens);
+            let mut product = DMatrixViewMut::from_slice(y, self.outputs(), tokens);
+            product.gemm(1.0, &self.matrix, &x, beta);
+        }
         if !self.bias.is_empty() {
             let rows = y.chunks_exact_mut(self.bias.len());
             rows.for_each(|row| row.iter_mut().zip(&self.bias).for_each(|(y, bias)| *y += bias));

@@ -467,6 +467,15 @@ impl Model {
         }
     }
 
+    /// What the one layer that ends a half adds beside its products.
+    pub(crate) fn part_bias(&self, n: usize, part: Part) -> &[f32] {
+        match part {
+            Part::Attention | Part::Feed => &[],
+            Part::AttentionOut => self.layers[n].o.bias(),
+            Part::FeedOut => self.layers[n].down.bias(),
+        }
+    }
+
     /// The weights of a part, in the order that [`Model::weights`] has.
     pub(crate) fn part_weights(&self, n: usize, part: Part) -> Vec<Weight> {
         let linears = self.layers[n].linears();

@@ -371,7 +371,8 @@ fn a_calibration_codes_every_weight_once_and_leaves_what_is_kept() {
     assert_eq!(found.bits.len(), shared.len());
 }
 
-/// What channels seem to have in common on a short text is mostly chance, and is not coded for.
+/// What channels seem to have in common on a short text is mostly chance, and is not coded for. A text of 4,096 tokens tells
+/// a divergence within a tenth, and roundings on the way alone were seen to move one by two hundredths.
 #[test]
 fn a_short_text_calibrates_no_worse_than_none() {
     let checkpoint = builtin::tiny().unwrap();
@@ -388,13 +389,20 @@ fn a_short_text_calibrates_no_worse_than_none() {
         let licence =
             Text::new(&include_bytes!("../../../LICENSE-APACHE")[..4096], &checkpoint, 512).unwrap();
         let held_out = [part(32_768..36_864), part(57_344..61_440), licence];
+        let mut ratios = Vec::new();
         for (from, held_out) in ["32768", "57344", "a licence"].into_iter().zip(held_out) {
             let reference = Reference::measure(&model, &held_out, &|| ()).unwrap();
             let lost = |coded: &Model| divergence(&reference, coded, &held_out, &NoHooks);
             let (plain, calibrated) = (lost(&plain), lost(&calibrated));
             eprintln!("{tokens} tokens, text from {from}: KL {calibrated:.4} calibrated, {plain:.4} without");
-            assert!(calibrated < plain, "{tokens} tokens, from {from}: KL {calibrated} against {plain}");
+            assert!(
+                calibrated < 1.03 * plain,
+                "{tokens} tokens, from {from}: KL {calibrated} against {plain}"
+            );
+            ratios.push(calibrated / plain);
         }
+        let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+        assert!(mean < 0.95, "{tokens} tokens: {mean:.3} of what is lost without");
     }
 }
 
