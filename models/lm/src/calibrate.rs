@@ -166,11 +166,17 @@ pub(crate) fn chance(windows: &[impl Window], moments: &DMatrix<f32>) -> f32 {
     let size = SAMPLE_TOKENS * inputs;
     // Squares of a sample's own correlations: those of tokens with each other, over fewer entries.
     let squares = |tokens: &[f32]| {
-        let scaled: Vec<f32> = tokens.iter().enumerate().map(|(at, x)| x * scales[at % inputs]).collect();
+        let rows = tokens.chunks_exact(inputs);
+        let scaled: Vec<f32> =
+            rows.flat_map(|row| row.iter().zip(&scales).map(|(x, scale)| x * scale)).collect();
+        let mut each = vec![0.0f32; inputs];
+        for row in scaled.chunks_exact(inputs) {
+            each.iter_mut().zip(row).for_each(|(sum, x)| *sum += x * x);
+        }
+        let own: f64 = each.iter().map(|sum| f64::from(*sum).powi(2)).sum();
         let scaled = DMatrixView::from_slice(&scaled, inputs, SAMPLE_TOKENS);
         // As a product of matrices: nalgebra's `tr_mul` is many times slower.
         let all = f64::from((scaled.transpose() * scaled).norm_squared());
-        let own: f64 = scaled.row_iter().map(|row| f64::from(row.norm_squared()).powi(2)).sum();
         (all - own) / (SAMPLE_TOKENS * SAMPLE_TOKENS) as f64
     };
     let samples: Vec<f64> =
@@ -183,6 +189,9 @@ pub(crate) fn chance(windows: &[impl Window], moments: &DMatrix<f32>) -> f32 {
     (errs / common).min(1.0) as f32
 }
 
+/// Channels that are gone through at once.
+const BESIDE: usize = 64;
+
 /// By how much the logarithm of each channel's mean square errs, as a variance: what means of samples of
 /// [`SAMPLE_TOKENS`] tokens differ by. Infinite where there are less than two samples.
 pub(crate) fn log_variances(windows: &[impl Window], inputs: usize) -> Vec<f64> {
@@ -193,18 +202,30 @@ pub(crate) fn log_variances(windows: &[impl Window], inputs: usize) -> Vec<f64> 
     if samples.len() < 2 {
         return vec![f64::INFINITY; inputs];
     }
-    let channel = |channel: usize| {
-        let square = |tokens: &&[f32]| {
-            let own = tokens.iter().skip(channel).step_by(inputs);
-            own.map(|x| f64::from(*x).powi(2)).sum::<f64>() / SAMPLE_TOKENS as f64
+    // Some channels at a time, as they lie side by side in a token.
+    let some = |first: usize| {
+        let width = BESIDE.min(inputs - first);
+        let (mut sums, mut squares) = ([0.0; BESIDE], [0.0; BESIDE]);
+        for tokens in &samples {
+            let mut own = [0.0; BESIDE];
+            for row in tokens.chunks_exact(inputs) {
+                let each = own.iter_mut().zip(&row[first..first + width]);
+                each.for_each(|(own, x)| *own += f64::from(*x).powi(2));
+            }
+            for ((own, sum), squares) in own.iter().zip(&mut sums).zip(&mut squares) {
+                let square = own / SAMPLE_TOKENS as f64;
+                *sum += square;
+                *squares += square * square;
+            }
+        }
+        let variance = move |i: usize| {
+            let mean = sums[i] / count;
+            let variance = (squares[i] / count - mean * mean).max(0.0) / (count - 1.0);
+            if mean > 0.0 { variance / (mean * mean) } else { 0.0 }
         };
-        let (sum, squares) =
-            samples.iter().map(square).fold((0.0, 0.0), |(sum, squares), s| (sum + s, squares + s * s));
-        let mean = sum / count;
-        let variance = (squares / count - mean * mean).max(0.0) / (count - 1.0);
-        if mean > 0.0 { variance / (mean * mean) } else { 0.0 }
+        (0..width).map(variance).collect::<Vec<f64>>()
     };
-    (0..inputs).into_par_iter().map(channel).collect()
+    (0..inputs).into_par_iter().step_by(BESIDE).flat_map_iter(some).collect()
 }
 
 /// Moments of channels whose mean squares are the likely ones, where the logarithm of each errs by a variance: between
