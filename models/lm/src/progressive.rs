@@ -26,9 +26,10 @@ struct Stream {
     reads: Vec<f32>,
 }
 
-/// Tokens from which on what channels have in common is taken for what it is, but for chance: with fewer, coding for it
-/// was seen to do harm (the tiny model's file at 3 bits, docs/language_models.md).
-const ENOUGH_TOKENS: f32 = 16_384.0;
+/// Tokens from which on what channels have in common is taken for what it is, but for chance, and those from which on how large
+/// they are is: with fewer a text is of one kind, and coding for it was seen to do harm (docs/language_models.md).
+const ENOUGH_TOKENS: f32 = 8_192.0;
+const ENOUGH_FOR_SIZES: f64 = 16_384.0;
 
 /// Means over a text, of what linear layers read.
 struct Seen {
@@ -104,7 +105,9 @@ impl Seen {
         let tokens = x.iter().map(|own| own.len()).sum::<usize>() / inputs.max(1);
         let moments = second_moments(&x, inputs) / tokens.max(1) as f32;
         let chance = chance(&x, &moments).max(1.0 - tokens as f32 / ENOUGH_TOKENS);
-        Self { behind: None, chance, log_variances: log_variances(&x, inputs), moments }
+        let missing = (ENOUGH_FOR_SIZES / tokens.max(1) as f64).max(1.0);
+        let log_variances = log_variances(&x, inputs).into_iter().map(|own| own * missing).collect();
+        Self { behind: None, chance, log_variances, moments }
     }
 
     /// Beside the model as it was, which reads what is to be coded. As much of what channels have in common is taken out

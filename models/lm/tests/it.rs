@@ -396,13 +396,13 @@ fn a_short_text_calibrates_no_worse_than_none() {
             let (plain, calibrated) = (lost(&plain), lost(&calibrated));
             eprintln!("{tokens} tokens, text from {from}: KL {calibrated:.4} calibrated, {plain:.4} without");
             assert!(
-                calibrated < 1.03 * plain,
+                calibrated < 1.02 * plain,
                 "{tokens} tokens, from {from}: KL {calibrated} against {plain}"
             );
             ratios.push(calibrated / plain);
         }
         let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-        assert!(mean < 0.95, "{tokens} tokens: {mean:.3} of what is lost without");
+        assert!(mean < 0.9, "{tokens} tokens: {mean:.3} of what is lost without");
     }
 }
 
