@@ -350,6 +350,33 @@ mod amx {
         own.iter_mut().zip(more).for_each(|(own, more)| *own += more);
     }
 
+    /// Four sums, in tiles 0 to 3 over all of `depth`, to which the lines add a tile of terms, and put down at `sums`.
+    /// Sixteen vectors of a side begin at `a` and `b`, the next sixteen at `c` and `d`.
+    macro_rules! sum_of_products {
+        ($step:literal, ($a:ident, $b:ident, $apart:ident, $depth:ident, $sums:ident), $($line:literal,)+) => {
+            asm!(
+                "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+                "2:",
+                $($line,)+
+                concat!("add {a}, ", $step), concat!("add {b}, ", $step),
+                concat!("add {c}, ", $step), concat!("add {d}, ", $step),
+                "sub {depth}, 1",
+                "jnz 2b",
+                "add {row}, 64",
+                "tilestored [{sums} + {row}*1], tmm0",
+                "tilestored [{sums} + {row}*1 + 64], tmm1",
+                "tilestored [{sums} + {row}*1 + 2048], tmm2",
+                "tilestored [{sums} + {row}*1 + 2112], tmm3",
+                a = inout(reg) $a => _, b = inout(reg) $b => _,
+                c = inout(reg) $a.wrapping_add($apart) => _, d = inout(reg) $b.wrapping_add($apart) => _,
+                depth = inout(reg) $depth => _, row = inout(reg) 64usize => _, sums = in(reg) $sums,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            )
+        };
+    }
+
     impl Tiles {
         /// The products of 32 vectors with 32, over so many tiles of terms; sixteen vectors are `apart` words from the next.
         pub(super) fn product(
@@ -367,9 +394,9 @@ mod amx {
             // just asserted, and the four that are written fill `sums`, which is 32 rows of 128 bytes.
             unsafe {
                 match halves {
-                    Halves::First => asm!(
-                        "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
-                        "2:",
+                    Halves::First => sum_of_products!(
+                        "1024",
+                        (a, b, apart, depth, sums),
                         "tileloadd tmm4, [{a} + {row}*1]",
                         "tileloadd tmm6, [{b} + {row}*1]",
                         "tileloadd tmm5, [{c} + {row}*1]",
@@ -378,24 +405,11 @@ mod amx {
                         "tdpbf16ps tmm1, tmm4, tmm7",
                         "tdpbf16ps tmm2, tmm5, tmm6",
                         "tdpbf16ps tmm3, tmm5, tmm7",
-                        "add {a}, 1024", "add {b}, 1024", "add {c}, 1024", "add {d}, 1024",
-                        "sub {depth}, 1",
-                        "jnz 2b",
-                        "add {row}, 64",
-                        "tilestored [{sums} + {row}*1], tmm0",
-                        "tilestored [{sums} + {row}*1 + 64], tmm1",
-                        "tilestored [{sums} + {row}*1 + 2048], tmm2",
-                        "tilestored [{sums} + {row}*1 + 2112], tmm3",
-                        a = inout(reg) a => _, b = inout(reg) b => _,
-                        c = inout(reg) a.wrapping_add(apart) => _, d = inout(reg) b.wrapping_add(apart) => _,
-                        depth = inout(reg) depth => _, row = inout(reg) 64usize => _, sums = in(reg) sums,
-                        out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                        out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                        options(nostack),
                     ),
-                    Halves::Both => asm!(
-                        "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
-                        "2:",
+                    // First by second halves, first by first, second by first.
+                    Halves::Both => sum_of_products!(
+                        "2048",
+                        (a, b, apart, depth, sums),
                         "tileloadd tmm4, [{a} + {row}*1]",
                         "tileloadd tmm6, [{b} + {row}*1 + 1024]",
                         "tileloadd tmm5, [{c} + {row}*1]",
@@ -416,20 +430,6 @@ mod amx {
                         "tdpbf16ps tmm1, tmm4, tmm7",
                         "tdpbf16ps tmm2, tmm5, tmm6",
                         "tdpbf16ps tmm3, tmm5, tmm7",
-                        "add {a}, 2048", "add {b}, 2048", "add {c}, 2048", "add {d}, 2048",
-                        "sub {depth}, 1",
-                        "jnz 2b",
-                        "add {row}, 64",
-                        "tilestored [{sums} + {row}*1], tmm0",
-                        "tilestored [{sums} + {row}*1 + 64], tmm1",
-                        "tilestored [{sums} + {row}*1 + 2048], tmm2",
-                        "tilestored [{sums} + {row}*1 + 2112], tmm3",
-                        a = inout(reg) a => _, b = inout(reg) b => _,
-                        c = inout(reg) a.wrapping_add(apart) => _, d = inout(reg) b.wrapping_add(apart) => _,
-                        depth = inout(reg) depth => _, row = inout(reg) 64usize => _, sums = in(reg) sums,
-                        out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                        out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                        options(nostack),
                     ),
                 }
             }
